@@ -10,16 +10,20 @@ const (
 	Embedding Role = "embedding" // token, position and type embeddings (nn.Embedding)
 	Linear    Role = "linear"    // weight of an nn.Linear (or GPT-2's Conv1D)
 	Bias      Role = "bias"
-	Norm      Role = "norm" // weights and biases of normalisation layers
-	Head      Role = "head" // untied output projection (an nn.Linear too)
-	Other     Role = "other"
+	Norm      Role = "norm"   // weights and biases of normalisation layers
+	Head      Role = "head"   // untied output projection (an nn.Linear too), or the projection to class labels
+	Expert    Role = "expert" // the routed experts of a mixture-of-experts block, stacked: [experts, out, in]
+	Other     Role = "other"  // everything else, such as a router
 )
 
 // Tensor is one trainable weight.
 type Tensor struct {
 	// Module is the last part of the module path that owns it, as LoRA targets name it: "q_proj", "c_attn", "embed_tokens".
 	Module string
-	Role   Role
+	// Path is the module's full name in the class that is trained, as PyTorch's named_modules prints it, with * for the number of
+	// the block: "model.layers.*.self_attn.q_proj".
+	Path string
+	Role Role
 	// Shape is the weight's shape; a Linear's is [out, in] whatever the storage order.
 	Shape []int64
 }
@@ -36,9 +40,11 @@ func (t Tensor) Elements() int64 {
 // Unit is a piece of the model that sharding may gather as a whole: the input embeddings, one block, the head. Repeat counts how
 // many identical ones there are.
 type Unit struct {
-	Name    string // "embeddings", "layer", "final"
+	Name    string // "embeddings", "layer", "final"; mixture-of-experts models also have a "dense layer"
 	Repeat  int64
 	Tensors []Tensor
+	// Indices are the numbers of the blocks that are like this one; nil: all from 0 to Repeat-1.
+	Indices []int64
 }
 
 // Elements is the number of scalars in one copy of the unit.
@@ -55,6 +61,7 @@ type Architecture struct {
 	Name   string // directory, file or hub name as the user wrote it
 	Type   string // model_type; "" when only the parameter count is known
 	Source string // file that was read, or "flag --params"
+	Class  string // transformers class whose weights are counted: "LlamaForCausalLM"; "" when only the parameter count is known
 
 	Hidden, Layers, Heads, KVHeads, HeadDim, Intermediate, Vocab, MaxPositions int64
 
@@ -67,6 +74,15 @@ type Architecture struct {
 	Parallel   bool   // attention and MLP read the same residual in parallel (GPT-NeoX)
 	PostNorm   bool   // normalisation after the residual addition (BERT)
 	Tied       bool   // output projection shares the embedding
+	// TiedHead is the output projection that shares the embedding's weight (in no unit: it would be counted twice), or nil. An
+	// adapter may target it all the same.
+	TiedHead *Tensor
+	// LogitsWidth is how many numbers the model puts out for a token (or for a sequence, when it classifies those): the vocabulary
+	// for causal and masked language models, the number of labels for classifiers, 0 for a bare encoder or when unknown.
+	LogitsWidth int64
+	// Experts is the number of routed experts in a mixture-of-experts block and ExpertsPerToken how many of them a token visits;
+	// 0 in dense models.
+	Experts, ExpertsPerToken int64
 
 	HiddenDropout, AttentionDropout, EmbeddingDropout float64
 	FinalSoftcap, AttentionSoftcap                    bool
@@ -79,6 +95,9 @@ type Architecture struct {
 	QuantType         string
 	QuantDouble       bool
 	QuantComputeDtype string
+
+	// Assumptions say, a sentence each, what the config left open and what was taken instead.
+	Assumptions []string
 
 	// Units list every trainable weight once, in the order of the forward pass; empty when only the count is known.
 	Units []Unit

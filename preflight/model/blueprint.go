@@ -1,0 +1,143 @@
+package model
+
+import (
+	"math/bits"
+	"slices"
+	"strings"
+)
+
+// blueprint is what a family makes of one config: the descriptive fields, and the weights of the base model and of the head.
+type blueprint struct {
+	Architecture
+	base       string // attribute that holds the base model inside a class with a head: LlamaForCausalLM.model
+	embeddings []Tensor
+	blocks     []Unit // paths from the base model on, with * for the block's number
+	final      []Tensor
+	head       []Tensor // paths from the class itself on
+}
+
+// assemble puts the weights in the order of the forward pass under their full names.
+func (b *blueprint) assemble(t task) *Architecture {
+	a := &b.Architecture
+	a.Causal = t == causalLM
+	a.Tied = a.Tied && t.vocabulary
+	head := slices.Clone(b.head)
+	for i, tensor := range head {
+		if tensor.Role != Head {
+			continue
+		}
+		a.LogitsWidth = tensor.Shape[0]
+		if a.Tied {
+			a.TiedHead = &tensor
+			head = slices.Delete(head, i, i+1)
+		}
+		break
+	}
+	prefix := b.base + "."
+	if t == bareModel {
+		prefix = ""
+	}
+	a.Units = append(a.Units, Unit{Name: "embeddings", Repeat: 1, Tensors: within(prefix, b.embeddings)})
+	for _, block := range b.blocks {
+		block.Tensors = within(prefix, block.Tensors)
+		a.Units = append(a.Units, block)
+	}
+	if final := append(within(prefix, b.final), head...); len(final) > 0 {
+		a.Units = append(a.Units, Unit{Name: "final", Repeat: 1, Tensors: final})
+	}
+	return a
+}
+
+// layers is a unit of n identical blocks.
+func layers(n int64, path string, tensors ...[]Tensor) []Unit {
+	return []Unit{{Name: "layer", Repeat: n, Tensors: within(path, slices.Concat(tensors...))}}
+}
+
+// within returns the tensors with prefix before their paths.
+func within(prefix string, tensors []Tensor) []Tensor {
+	out := slices.Clone(tensors)
+	for i := range out {
+		out[i].Path = prefix + out[i].Path
+	}
+	return out
+}
+
+func tensor(path string, role Role, shape ...int64) Tensor {
+	return Tensor{Module: path[strings.LastIndexByte(path, '.')+1:], Path: path, Role: role, Shape: shape}
+}
+
+// linear is an nn.Linear from in to out features.
+func linear(path string, in, out int64, bias bool) []Tensor {
+	return projection(path, Linear, in, out, bias)
+}
+
+// projection is a linear of the given role.
+func projection(path string, role Role, in, out int64, bias bool) []Tensor {
+	tensors := []Tensor{tensor(path, role, out, in)}
+	if bias {
+		tensors = append(tensors, tensor(path, Bias, out))
+	}
+	return tensors
+}
+
+func embedding(path string, rows, width int64) []Tensor {
+	return []Tensor{tensor(path, Embedding, rows, width)}
+}
+
+// normWeights says which weights a normalisation layer has.
+type normWeights int
+
+const (
+	scaleOnly     normWeights = iota // RMSNorm, LayerNorm(bias=False)
+	scaleAndShift                    // LayerNorm
+	noWeights                        // OLMo's LayerNorm
+)
+
+func (n normWeights) tensors(path string, shape ...int64) []Tensor {
+	scale := tensor(path, Norm, shape...)
+	return slices.Repeat([]Tensor{scale}, map[normWeights]int{scaleOnly: 1, scaleAndShift: 2}[n])
+}
+
+// layerNorm is PyTorch's nn.LayerNorm with its default weights.
+func layerNorm(path string, width int64) []Tensor { return scaleAndShift.tensors(path, width) }
+
+// decoderHeads are the heads that decoders have in common: a projection to the vocabulary, and those of
+// transformers/modeling_layers.py. width is that of the last hidden state.
+func decoderHeads(lmHead, tokenHead string, width, vocabulary, labels int64, lmBias bool) map[task][]Tensor {
+	return map[task][]Tensor{
+		bareModel:              nil,
+		causalLM:               projection(lmHead, Head, width, vocabulary, lmBias),
+		sequenceClassification: projection("score", Head, width, labels, false),
+		tokenClassification:    projection(tokenHead, Head, width, labels, true),
+		questionAnswering:      projection("qa_outputs", Head, width, 2, true), // start and end of the answer
+	}
+}
+
+// perHead divides the hidden size among the heads; 0 when it does not divide.
+func perHead(hidden, heads int64) int64 {
+	if hidden%heads != 0 {
+		return 0
+	}
+	return hidden / heads
+}
+
+// countable reports whether every product of sizes, and their sum, stays within maxParameters.
+func (a *Architecture) countable() bool {
+	total := uint64(0)
+	for _, u := range a.Units {
+		for _, t := range u.Tensors {
+			product := uint64(u.Repeat)
+			for _, d := range t.Shape {
+				high, low := bits.Mul64(product, uint64(d))
+				if high != 0 || low > maxParameters {
+					return false
+				}
+				product = low
+			}
+			if total += product; total > maxParameters {
+				return false
+			}
+		}
+	}
+	return total > 0
+}

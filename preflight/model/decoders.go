@@ -1,0 +1,163 @@
+package model
+
+// The rows of decoders like Llama. Defaults are those of the configuration class, weights those of the modelling file, both in
+// transformers/models/<name>/ (read in 5.12.1).
+
+var llama = decoder{
+	qkvBias: toggle{key: "attention_bias"},
+	outBias: toggle{key: "attention_bias"},
+	mlpBias: toggle{key: "mlp_bias"},
+}
+
+var granite = llama
+
+var smolLM3 = decoder{
+	kvHeads: 4,
+	tied:    true,
+	qkvBias: toggle{key: "attention_bias"},
+	outBias: toggle{key: "attention_bias"},
+	mlpBias: toggle{key: "mlp_bias"},
+}
+
+var mistral = decoder{kvHeads: 8}
+
+var mixtral = decoder{kvHeads: 8, experts: mixtralExperts}
+
+var qwen2 = decoder{kvHeads: 32, qkvBias: toggle{on: true}}
+
+var qwen2MoE = decoder{kvHeads: 16, qkvBias: toggle{key: "qkv_bias", on: true}, experts: qwenExperts{shared: true}.replace}
+
+var qwen3 = decoder{
+	kvHeads: 32,
+	headDim: 128,
+	qkvBias: toggle{key: "attention_bias"},
+	outBias: toggle{key: "attention_bias"},
+	qkNorm:  qkNorm{enabled: toggle{on: true}},
+}
+
+var qwen3MoE = decoder{
+	kvHeads: 4,
+	qkvBias: toggle{key: "attention_bias"},
+	outBias: toggle{key: "attention_bias"},
+	qkNorm:  qkNorm{enabled: toggle{on: true}},
+	experts: qwenExperts{}.replace,
+}
+
+var gemma = decoder{
+	kvHeads:    16,
+	headDim:    256,
+	tied:       true,
+	qkvBias:    toggle{key: "attention_bias"},
+	outBias:    toggle{key: "attention_bias"},
+	norm:       "rms-gemma",
+	activation: "gelu_pytorch_tanh",
+	// transformers 4 preferred hidden_activation to the hidden_act of the first published configs; 5 reads hidden_act alone.
+	activationKeys: []string{"hidden_activation", "hidden_act"},
+}
+
+// gemma2Norms are the four of a Gemma 2 block: before and after attention and MLP.
+var gemma2Norms = []string{"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"}
+
+var gemma2 = decoder{
+	kvHeads:          4,
+	headDim:          256,
+	tied:             true,
+	qkvBias:          toggle{key: "attention_bias"},
+	outBias:          toggle{key: "attention_bias"},
+	norm:             "rms-gemma",
+	blockNorms:       gemma2Norms,
+	activation:       "gelu_pytorch_tanh",
+	activationKeys:   []string{"hidden_activation"},
+	finalSoftcap:     softcapOn,
+	attentionSoftcap: softcapOn,
+}
+
+var gemma3 = decoder{
+	kvHeads:          4,
+	headDim:          256,
+	tied:             true,
+	qkvBias:          toggle{key: "attention_bias"},
+	outBias:          toggle{key: "attention_bias"},
+	norm:             "rms-gemma",
+	blockNorms:       gemma2Norms,
+	qkNorm:           qkNorm{enabled: toggle{on: true}},
+	activation:       "gelu_pytorch_tanh",
+	activationKeys:   []string{"hidden_activation"},
+	finalSoftcap:     softcapOff,
+	attentionSoftcap: softcapOff,
+}
+
+var phi = decoder{
+	qkvBias:          toggle{on: true},
+	outBias:          toggle{on: true},
+	mlpBias:          toggle{on: true},
+	out:              "dense",
+	mlp:              mlp{up: []string{"fc1"}, down: "fc2", plain: true},
+	activation:       "gelu_new",
+	norm:             "layer",
+	weights:          scaleAndShift,
+	finalNorm:        "final_layernorm",
+	qkNorm:           qkNorm{enabled: toggle{key: "qk_layernorm"}, name: "layernorm", weights: scaleAndShift},
+	parallel:         toggle{on: true},
+	headBias:         true,
+	residualDropout:  "resid_pdrop",
+	embeddingDropout: "embd_pdrop",
+}
+
+// phi3's embd_pdrop is in its configs, but no layer uses it.
+var phi3 = decoder{fusedQKV: true, mlp: fusedMLP, residualDropout: "resid_pdrop"}
+
+var glm = decoder{
+	kvHeads: 2,
+	headDim: 128,
+	qkvBias: toggle{key: "attention_bias", on: true},
+	mlp:     fusedMLP,
+}
+
+var starcoder2 = decoder{
+	kvHeads:          2,
+	tied:             true,
+	qkvBias:          toggle{key: "use_bias", on: true},
+	outBias:          toggle{key: "use_bias", on: true},
+	mlpBias:          toggle{key: "use_bias", on: true},
+	mlp:              mlp{up: []string{"c_fc"}, down: "c_proj", plain: true},
+	activation:       "gelu_pytorch_tanh",
+	norm:             "layer",
+	weights:          scaleAndShift,
+	residualDropout:  "residual_dropout",
+	embeddingDropout: "embedding_dropout",
+}
+
+var stableLM = decoder{
+	kvHeads:         32,
+	qkvBias:         toggle{key: "use_qkv_bias"},
+	norm:            "layer",
+	weights:         scaleAndShift,
+	qkNorm:          qkNorm{enabled: toggle{key: "qk_layernorm"}, name: "layernorm", each: true},
+	parallel:        toggle{key: "use_parallel_residual"},
+	residualDropout: "hidden_dropout",
+}
+
+var olmo = decoder{
+	qkvBias: toggle{key: "attention_bias"},
+	outBias: toggle{key: "attention_bias"},
+	norm:    "layer",
+	weights: noWeights,
+}
+
+// olmo2 normalises what attention and MLP put out, before the residual addition.
+var olmo2 = decoder{
+	qkvBias:    toggle{key: "attention_bias"},
+	outBias:    toggle{key: "attention_bias"},
+	blockNorms: []string{"post_attention_layernorm", "post_feedforward_layernorm"},
+	qkNorm:     qkNorm{enabled: toggle{on: true}, wide: true},
+}
+
+var cohere = decoder{
+	tied:     true,
+	qkvBias:  toggle{key: "attention_bias"},
+	outBias:  toggle{key: "attention_bias"},
+	norm:     "layer",
+	qkNorm:   qkNorm{enabled: toggle{key: "use_qk_norm"}, each: true},
+	parallel: toggle{on: true},
+}

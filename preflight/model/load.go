@@ -1,0 +1,94 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// maxFileBytes bounds what is read; real config.json files are a few KiB, those with long label lists a few MiB.
+const maxFileBytes = 64 << 20
+
+// Load reads the architecture of the model at path: a directory that holds a config.json, or such a file itself. It reads nothing
+// else and never the weights. Errors name the file, the place in it and what to do; an architecture that is not in the table is an
+// *UnknownTypeError.
+func Load(path string) (*Architecture, error) { return LoadAs(path, "") }
+
+// LoadAs is Load for a run that trains another class than the one the checkpoint was saved from: "BertForSequenceClassification", or
+// just "ForSequenceClassification" for that of the model's family; "" means the class the config names.
+func LoadAs(path, class string) (*Architecture, error) {
+	file, err := configFile(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := readFile(file)
+	if err != nil {
+		return nil, err
+	}
+	a, err := parse(data, file, class)
+	if err != nil {
+		return nil, err
+	}
+	a.Name = path
+	return a, nil
+}
+
+// configFile finds the config.json that path means.
+func configFile(path string) (string, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("model %q: %w: give a directory that holds config.json, a config.json, or the number of parameters with --params", path, fs.ErrNotExist)
+	case err != nil:
+		return "", fmt.Errorf("model %q: %w", path, err)
+	case !info.IsDir():
+		return path, nil
+	}
+	file := filepath.Join(path, "config.json")
+	info, err = os.Stat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Stat(filepath.Join(path, "adapter_config.json")); err == nil {
+			return "", fmt.Errorf("model directory %q holds an adapter and no config.json (%w): give the base model that its adapter_config.json names", path, fs.ErrNotExist)
+		}
+		return "", fmt.Errorf("model directory %q holds no config.json (%w): give the directory of a Hugging Face model, or the number of parameters with --params", path, fs.ErrNotExist)
+	case err != nil:
+		return "", fmt.Errorf("model directory %q: %w", path, err)
+	case info.IsDir():
+		return "", fmt.Errorf("%s is a directory, want a file: give the directory of a Hugging Face model", file)
+	}
+	return file, nil
+}
+
+func readFile(file string) (data []byte, err error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the model's config: %w", err)
+	}
+	if !info.Mode().IsRegular() { // opening a pipe or a device could block for ever
+		return nil, fmt.Errorf("%s is not a regular file (%s): copy the config.json to a file and give that", file, info.Mode().Type())
+	}
+	if info.Size() > maxFileBytes {
+		return nil, errTooLarge(file)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the model's config: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	data, err = io.ReadAll(io.LimitReader(f, maxFileBytes+1)) // it may have grown since
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", file, err)
+	}
+	if len(data) > maxFileBytes {
+		return nil, errTooLarge(file)
+	}
+	return data, nil
+}
+
+func errTooLarge(file string) error {
+	return fmt.Errorf("%s is larger than %d MiB, which no config.json is: give the model's config.json, not its weights", file, maxFileBytes>>20)
+}

@@ -1,0 +1,182 @@
+package model
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Target is a module that gets a low-rank adapter.
+type Target struct {
+	Tensor       // the weight it is added to; a Linear's shape is [out, in]
+	Count  int64 // how many modules of this kind, over all blocks
+}
+
+// allLinear is PEFT's shorthand for every linear layer but the output projection.
+const allLinear = "all-linear"
+
+// LoRATargets finds the modules that PEFT would adapt for target_modules (check_target_module_exists in
+// peft/tuners/tuners_utils.py): those whose full name is a target or ends in "."+target. A single target with regular-expression
+// characters must match full names, "all-linear" means every Linear except the head, and none at all PEFT's default for the
+// model_type. As in PEFT it is no error if some of several targets are not there (see UnknownTargets); the error when none is lists
+// the modules there are. It is an error, too, if targets reach the experts of a mixture-of-experts model: transformers 4 has a Linear
+// for each, transformers 5 stacked weights, so that the number of adapters is not known.
+func (a *Architecture) LoRATargets(targets []string) ([]Target, error) {
+	if len(a.Units) == 0 {
+		return nil, fmt.Errorf("the modules of %s are not known, only its number of parameters: give the model's config.json with --model", a.Name)
+	}
+	if len(targets) == 0 {
+		if targets = a.defaultTargets(); targets == nil {
+			return nil, fmt.Errorf("PEFT has no default LoRA targets for model_type %q and stops: name some with --lora-targets (there are %s)",
+				a.Type, strings.Join(a.adaptable(), ", "))
+		}
+	}
+	if a.Experts > 0 && slices.ContainsFunc(targets, reachesExperts) {
+		return nil, fmt.Errorf("LoRA target %s reaches the experts, whose adapters differ between versions of transformers and cannot be counted: name attention modules alone, such as q_proj,v_proj",
+			strings.Join(targets, ", "))
+	}
+	matches, err := matcher(targets)
+	if err != nil {
+		return nil, err
+	}
+	var found []Target
+	for _, u := range a.adaptableUnits() {
+		for _, t := range u.Tensors {
+			if n := matches(t, u); n > 0 {
+				found = append(found, Target{Tensor: t, Count: n})
+			}
+		}
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("LoRA target %s is not in this model: --lora-targets can name %s, or all-linear",
+			strings.Join(targets, ", "), strings.Join(a.adaptable(), ", "))
+	}
+	return found, nil
+}
+
+// reachesExperts reports whether a target may mean the projections of routed experts, by their names in transformers 4 (w1 to w3 in
+// Mixtral) and 5.
+func reachesExperts(target string) bool {
+	names := []string{"w1", "w2", "w3", "gate_proj", "up_proj", "down_proj", "gate_up_proj", "experts"}
+	last := target[strings.LastIndexByte(target, '.')+1:]
+	return strings.EqualFold(target, allLinear) || slices.Contains(names, last) || isPattern(target)
+}
+
+// isPattern tells a regular expression, which PEFT takes as a string, from the name of a module.
+func isPattern(target string) bool { return strings.ContainsAny(target, `*+?()[]{}|^$\`) }
+
+// UnknownTargets lists the targets that match no module; PEFT passes over them in silence as long as another one matches.
+func (a *Architecture) UnknownTargets(targets []string) []string {
+	return slices.DeleteFunc(slices.Clone(targets), func(target string) bool {
+		_, err := a.LoRATargets([]string{target})
+		return err == nil
+	})
+}
+
+// LoRAParameters is the number of trainable parameters that adapters of rank r add to the targets: r*(in+out) for each module, and
+// out more with DoRA's magnitudes (for an embedding, the width of its rows). See LoRATargets for the meaning of targets and errors.
+func (a *Architecture) LoRAParameters(r int, targets []string, dora bool) (int64, error) {
+	if r < 1 || r > maxCount {
+		return 0, fmt.Errorf("LoRA rank %d: want a whole number from 1 to %d, such as --lora-r 16", r, maxCount)
+	}
+	found, err := a.LoRATargets(targets)
+	if err != nil {
+		return 0, err
+	}
+	var ranked, magnitudes int64 // neither can overflow: each is at most about the model's own size
+	for _, t := range found {
+		ranked += t.Count * (t.Shape[0] + t.Shape[1])
+		switch {
+		case dora && t.Role == Embedding:
+			magnitudes += t.Count * t.Shape[1]
+		case dora:
+			magnitudes += t.Count * t.Shape[0]
+		}
+	}
+	if ranked > maxParameters/int64(r) {
+		return 0, fmt.Errorf("LoRA rank %d would add more than %d parameters: choose a smaller --lora-r", r, int64(maxParameters))
+	}
+	return int64(r)*ranked + magnitudes, nil
+}
+
+// defaultTargets are PEFT's for the model_type, or nil.
+func (a *Architecture) defaultTargets() []string {
+	for _, f := range families {
+		if f.modelType == a.Type {
+			return f.lora
+		}
+	}
+	return nil
+}
+
+// adaptableUnits are the units less everything that cannot have an adapter, and with the head that shares the embedding.
+func (a *Architecture) adaptableUnits() []Unit {
+	units := slices.Clone(a.Units)
+	if a.TiedHead != nil {
+		units = append(units, Unit{Name: "head", Repeat: 1, Tensors: []Tensor{*a.TiedHead}})
+	}
+	for i := range units {
+		units[i].Tensors = slices.DeleteFunc(slices.Clone(units[i].Tensors), func(t Tensor) bool {
+			return t.Role != Linear && t.Role != Head && t.Role != Embedding
+		})
+	}
+	return units
+}
+
+// adaptable lists the names of modules that can be targets.
+func (a *Architecture) adaptable() []string {
+	var names []string
+	for _, u := range a.adaptableUnits() {
+		for _, t := range u.Tensors {
+			if !slices.Contains(names, t.Module) {
+				names = append(names, t.Module)
+			}
+		}
+	}
+	return names
+}
+
+// matcher returns a function that counts in how many blocks of a unit the module of a tensor is a target.
+func matcher(targets []string) (func(Tensor, Unit) int64, error) {
+	if len(targets) == 1 && strings.EqualFold(targets[0], allLinear) {
+		return func(t Tensor, u Unit) int64 {
+			if t.Role == Linear {
+				return u.Repeat
+			}
+			return 0
+		}, nil
+	}
+	matches := func(path string) bool {
+		return slices.ContainsFunc(targets, func(target string) bool {
+			return path == target || strings.HasSuffix(path, "."+target)
+		})
+	}
+	perBlock := strings.ContainsAny(strings.Join(targets, ""), "0123456789") // a target may name one block
+	if len(targets) == 1 && isPattern(targets[0]) {
+		pattern, err := regexp.Compile(`^(?:` + targets[0] + `)$`)
+		if err != nil {
+			return nil, fmt.Errorf("LoRA target %q: %w: write it as a regular expression that Go understands, or list module names", targets[0], err)
+		}
+		matches, perBlock = pattern.MatchString, true
+	}
+	return func(t Tensor, u Unit) int64 {
+		if !perBlock || !strings.Contains(t.Path, "*") {
+			if matches(t.Path) {
+				return u.Repeat
+			}
+			return 0
+		}
+		var n int64
+		for i := range u.Repeat {
+			if u.Indices != nil {
+				i = u.Indices[i]
+			}
+			if matches(strings.Replace(t.Path, "*", strconv.FormatInt(i, 10), 1)) {
+				n++
+			}
+		}
+		return n
+	}, nil
+}

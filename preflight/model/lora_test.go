@@ -1,0 +1,99 @@
+package model
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// published reads a published model from testdata/configs.
+func published(t testing.TB, file string) *Architecture {
+	t.Helper()
+	var model struct{ Config jsonText }
+	readJSON(t, "testdata/configs/"+file, &model)
+	a, err := Parse(model.Config, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// jsonText keeps the text of a JSON value.
+type jsonText []byte
+
+func (j *jsonText) UnmarshalJSON(data []byte) error {
+	*j = slices.Clone(data)
+	return nil
+}
+
+func TestLoRAParameters(t *testing.T) {
+	seven := []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+	tests := []struct {
+		file    string
+		r       int
+		targets []string
+		want    int64
+	}{
+		// printed by print_trainable_parameters in many public logs of Llama-3-8B
+		{"meta-llama__Meta-Llama-3-8B.json", 16, seven, 41_943_040},
+		{"meta-llama__Meta-Llama-3-8B.json", 16, []string{"all-linear"}, 41_943_040},
+		{"meta-llama__Meta-Llama-3-8B.json", 16, []string{"All-Linear"}, 41_943_040},
+		// r * (4096+4096 + 4096+1024) * 32 layers
+		{"meta-llama__Meta-Llama-3-8B.json", 8, nil, 3_407_872},
+		{"meta-llama__Llama-2-7b-hf.json", 8, []string{"q_proj", "v_proj"}, 4_194_304},
+		{"openai-community__gpt2.json", 8, nil, 294_912}, // 8 * (768 + 2304) * 12
+	}
+	for _, test := range tests {
+		got, err := published(t, test.file).LoRAParameters(test.r, test.targets, false)
+		if err != nil || got != test.want {
+			t.Errorf("%s r=%d %q: %d (%v), want %d", test.file, test.r, test.targets, got, err, test.want)
+		}
+	}
+}
+
+func TestLoRATargets(t *testing.T) {
+	found, err := published(t, "meta-llama__Meta-Llama-3-8B.json").LoRATargets([]string{"down_proj"})
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%v, %v", found, err)
+	}
+	if d := found[0]; d.Module != "down_proj" || d.Count != 32 || !slices.Equal(d.Shape, []int64{4096, 14336}) {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestLoRAErrors(t *testing.T) {
+	llama, gpt2 := published(t, "meta-llama__Meta-Llama-3-8B.json"), published(t, "openai-community__gpt2.json")
+	tests := []struct {
+		name    string
+		model   *Architecture
+		r       int
+		targets []string
+		want    []string
+	}{
+		{"none matches", llama, 8, []string{"c_attn"}, []string{"c_attn", "q_proj, k_proj", "down_proj", "lm_head"}},
+		{"a norm", gpt2, 8, []string{"ln_1"}, []string{"ln_1", "c_attn", "wte", "lm_head"}},
+		{"half a name", llama, 8, []string{"proj"}, []string{"proj"}},
+		{"broken pattern", llama, 8, []string{"(q_proj"}, []string{"(q_proj", "regular expression"}},
+		{"rank", llama, 0, nil, []string{"rank 0"}},
+		{"only a count", FromParams(7e9), 8, nil, []string{"config.json", "--model"}},
+		{"no default", published(t, "microsoft__phi-4.json"), 8, nil, []string{"PEFT has no default", "phi3", "qkv_proj"}},
+		{"experts", published(t, "mistralai__Mixtral-8x7B-v0.1.json"), 8, []string{"all-linear"}, []string{"experts", "q_proj"}},
+		{"experts by name", published(t, "mistralai__Mixtral-8x7B-v0.1.json"), 8, []string{"q_proj", "w1"}, []string{"experts"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			n, err := test.model.LoRAParameters(test.r, test.targets, false)
+			if err == nil || n != 0 {
+				t.Fatalf("%d, %v, want an error", n, err)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error %q does not say %q", err, want)
+				}
+			}
+		})
+	}
+	if got := llama.UnknownTargets([]string{"q_proj", "c_attn", "v_proj", "x"}); !slices.Equal(got, []string{"c_attn", "x"}) {
+		t.Errorf("unknown targets %q", got)
+	}
+}
