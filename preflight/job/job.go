@@ -40,6 +40,7 @@ type Job struct {
 
 	Sharding    Setting[string]  `json:"sharding"` // none, ddp, dp, zero1, zero2, zero3, fsdp-full, fsdp-grad, fsdp-hybrid, dist-optim
 	FSDPVersion Setting[int]     `json:"fsdp_version"`
+	FSDPWrap    Setting[string]  `json:"fsdp_wrap"` // layers: one unit a block; size; whole: the whole model is one unit, gathered at once
 	Offload     Setting[Offload] `json:"offload"`
 	TP          Setting[int]     `json:"tp"`
 	PP          Setting[int]     `json:"pp"`
@@ -95,7 +96,8 @@ type Offload struct {
 	Params    string `json:"params"`    // none, cpu, nvme
 }
 
-// DeepSpeed holds the numbers of a DeepSpeed configuration after "auto" and defaults are resolved. Bucket sizes count elements.
+// DeepSpeed holds the numbers of a DeepSpeed configuration after "auto" and defaults are resolved. Bucket sizes count elements;
+// UnknownSize where "auto" depends on something that is not known.
 type DeepSpeed struct {
 	Stage                     int     `json:"stage"`
 	TrainMicroBatchSizePerGPU int     `json:"train_micro_batch_size_per_gpu"`

@@ -43,10 +43,11 @@ type settingJSON struct {
 	Origin string          `json:"origin"`
 }
 
-// MarshalJSON writes {"value": ..., "origin": ...}, with a null value when it is unknown.
+// MarshalJSON writes {"value": ..., "origin": ...}, with a null value when it is unknown and when it is known to be empty (no
+// outer wrapper, no reason to fail): the origin tells which.
 func (s Setting[T]) MarshalJSON() ([]byte, error) {
 	out := settingJSON{Value: json.RawMessage("null"), Origin: s.Origin}
-	if s.Known {
+	if s.Known && any(s.Value) != any("") {
 		raw, err := json.Marshal(s.Value)
 		if err != nil {
 			return nil, err
@@ -69,4 +70,18 @@ func (s *Setting[T]) UnmarshalJSON(data []byte) error {
 	}
 	s.Known = true
 	return json.Unmarshal(in.Value, &s.Value)
+}
+
+// A fact is a setting of any type, as the code that treats all of them alike sees it.
+type fact interface {
+	Unknown(why string)
+	named(key string) Named
+}
+
+func (s *Setting[T]) named(key string) Named {
+	n := Named{Key: key, Value: "unknown", Known: s.Known, Origin: s.Origin}
+	if s.Known {
+		n.Value = valueText(s.Value)
+	}
+	return n
 }

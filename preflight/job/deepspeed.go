@@ -1,0 +1,318 @@
+package job
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// UnknownSize stands in DeepSpeed for a number that depends on something unknown.
+const UnknownSize = -1
+
+// A deepspeedFile is a DeepSpeed configuration before its "auto" values are filled.
+type deepspeedFile struct {
+	doc  *node
+	file string
+	// filled: Hugging Face's Trainer replaces "auto" (transformers integrations/deepspeed.py); a native script does not.
+	filled bool
+	half   string // "bf16", "fp16", or "" when both are off
+	open   bool   // whether half precision is on is left to the script
+	origin string // of half
+	master bool   // an fp32 copy beside half-precision weights
+}
+
+// deepspeedSize is one size of zero_optimization, in elements. Defaults are those of deepspeed/runtime/zero/config.py; auto is
+// what Trainer puts in for a model of a hidden size.
+type deepspeedSize struct {
+	keys     []string // the second spelling is the field's own name, which pydantic accepts too
+	fallback int64
+	auto     func(hidden int64) int64
+	field    func(*DeepSpeed) *int64
+}
+
+func deepspeedSizes() []deepspeedSize {
+	return []deepspeedSize{
+		{[]string{"reduce_bucket_size"}, 5e8, func(h int64) int64 { return h * h }, func(d *DeepSpeed) *int64 { return &d.ReduceBucketSize }},
+		{[]string{"allgather_bucket_size"}, 5e8, nil, func(d *DeepSpeed) *int64 { return &d.AllgatherBucketSize }},
+		{[]string{"stage3_prefetch_bucket_size", "prefetch_bucket_size"}, 5e7, func(h int64) int64 { return h * h * 9 / 10 },
+			func(d *DeepSpeed) *int64 { return &d.PrefetchBucketSize }},
+		{[]string{"stage3_param_persistence_threshold", "param_persistence_threshold"}, 1e5, func(h int64) int64 { return 10 * h },
+			func(d *DeepSpeed) *int64 { return &d.ParamPersistenceThreshold }},
+		{[]string{"stage3_max_live_parameters", "max_live_parameters"}, 1e9, nil, func(d *DeepSpeed) *int64 { return &d.MaxLiveParameters }},
+		{[]string{"sub_group_size"}, 1e9, nil, func(d *DeepSpeed) *int64 { return &d.SubGroupSize }},
+	}
+}
+
+// autoPaths are the keys whose "auto" Trainer fills; a path ending in a dot stands for all keys below it.
+func autoPaths() []string {
+	return []string{"train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size", "gradient_clipping", "optimizer.params.", "scheduler.params.",
+		"bf16.enabled", "bfloat16.enabled", "fp16.enabled", "amp.enabled", "amp.opt_level", "checkpoint.", "zero_optimization.reduce_bucket_size",
+		"zero_optimization.stage3_prefetch_bucket_size", "zero_optimization.stage3_param_persistence_threshold"}
+}
+
+// readDeepSpeed reads the configuration that --deepspeed (Trainer) or --deepspeed_config (native scripts) names.
+func (r *reader) readDeepSpeed() {
+	a, given := r.args["deepspeed"]
+	named, native := r.args["deepspeed_config"]
+	switch {
+	case given && !a.bare && a.node == nil && a.text == "":
+		return // --deepspeed "" turns it off
+	case native && (!given || a.bare):
+		a = named
+	case !given:
+		return
+	case a.bare:
+		r.lostSharding("a DeepSpeed script whose configuration is not named on the command line")
+		return
+	}
+	doc, problems, err := r.deepspeedDocument(a)
+	r.job.Problems = append(r.job.Problems, problems...)
+	if err == nil {
+		if _, ok := doc.value.(map[string]*node); !ok {
+			err = doc.wrong("an object with DeepSpeed's settings")
+		}
+	}
+	if err != nil {
+		r.problem(fmt.Errorf("DeepSpeed configuration: %w", err))
+		r.lostSharding("the DeepSpeed configuration could not be read")
+		return
+	}
+	d := &deepspeedFile{doc: doc, file: doc.file, filled: r.family.huggingFace()}
+	r.deepspeed = d
+	r.checkAuto(d)
+	r.readStage(d)
+	r.readHalf(d)
+	r.readDeepSpeedOptimizer(d)
+}
+
+func (r *reader) deepspeedDocument(a argument) (*node, []error, error) {
+	if a.node != nil {
+		if _, inline := a.node.value.(map[string]*node); inline {
+			return a.node, nil, nil
+		}
+	}
+	return r.jsonFile(a.text)
+}
+
+// lostSharding keeps defaults away from what an unreadable or unnamed configuration decides.
+func (r *reader) lostSharding(why string) {
+	r.shardingLost = why
+	j := r.job
+	for _, f := range []fact{&j.Sharding, &j.Offload, &j.Precision, &j.ParamDtype, &j.MasterFP32, &j.Optimizer, &j.DeepSpeed} {
+		f.Unknown(why)
+	}
+}
+
+// checkAuto finds "auto" where Trainer does not fill it.
+func (r *reader) checkAuto(d *deepspeedFile) {
+	if !d.filled { // the script's own code may fill it in; such values stay unknown
+		return
+	}
+	d.doc.walk(func(n *node) {
+		path := strings.TrimPrefix(n.path, d.doc.path+".")
+		filled := slices.ContainsFunc(autoPaths(), func(p string) bool {
+			return path == p || strings.HasSuffix(p, ".") && strings.HasPrefix(path, p)
+		})
+		if n.auto() && !filled {
+			r.contradiction(n, "%s is \"auto\", which Hugging Face's Trainer does not fill in for this key; write the number or word itself", path)
+		}
+	})
+}
+
+// contradiction is a problem at a place of a file that also ends the job.
+func (r *reader) contradiction(at *node, format string, values ...any) {
+	err := fmt.Errorf("%s: "+format, append([]any{at.origin()}, values...)...)
+	r.fail(err.Error(), at.origin())
+	r.problem(err)
+}
+
+func (r *reader) readStage(d *deepspeedFile) {
+	zero := d.doc.get("zero_optimization")
+	stage := int64(0)
+	origin := d.file + ": no zero_optimization.stage, DeepSpeed's default is 0"
+	if n := zero.get("stage"); n != nil && !n.auto() {
+		var err error
+		if stage, err = n.integer(); err == nil && (stage < 0 || stage > 3) {
+			err = n.wrong("a stage from 0 to 3")
+		}
+		if err != nil {
+			r.problem(err)
+			r.job.Sharding.Unknown("the ZeRO stage could not be read")
+			return
+		}
+		origin = n.origin()
+	}
+	sharding := "ddp" // stage 0 is plain data parallelism
+	if stage > 0 {
+		sharding = fmt.Sprintf("zero%d", stage)
+	}
+	r.job.Sharding.Offer(sharding, origin)
+
+	offload := Offload{Optimizer: r.device(zero, "offload_optimizer", "cpu_offload"), Params: r.device(zero, "offload_param", "cpu_offload_param")}
+	where := d.file
+	if n := zero.first("offload_optimizer", "offload_param", "cpu_offload", "cpu_offload_param"); n != nil {
+		where = n.origin()
+	}
+	r.job.Offload.Offer(offload, where)
+}
+
+// device is where a kind of state lives: a section with a device, or the boolean of older versions.
+func (r *reader) device(zero *node, section, old string) string {
+	if n := zero.get(section, "device"); n != nil {
+		word, err := n.text()
+		if err == nil && !slices.Contains([]string{"none", "cpu", "nvme"}, word) {
+			err = n.wrong("none, cpu or nvme")
+		}
+		if err == nil {
+			return word
+		}
+		r.problem(err)
+	}
+	if n := zero.get(old); n != nil && r.nodeBool(n, false) {
+		return "cpu"
+	}
+	return "none"
+}
+
+func (r *reader) nodeBool(n *node, fallback bool) bool {
+	if n == nil || n.auto() {
+		return fallback
+	}
+	value, err := n.boolean()
+	if err != nil {
+		r.problem(err)
+		return fallback
+	}
+	return value
+}
+
+// readHalf decides bf16 and fp16, and compares them with Trainer's flags, which must say the same.
+func (r *reader) readHalf(d *deepspeedFile) {
+	enabled := func(section *node, flags ...string) bool {
+		asked := slices.ContainsFunc(flags, r.on)
+		n := section.get("enabled")
+		d.open = d.open || n.auto() && !d.filled
+		value := r.nodeBool(n, asked && d.filled && n != nil)
+		if n != nil && d.filled && !n.auto() && value != asked {
+			r.contradiction(n, "%s is %t, but Trainer's --%s is %t, and it refuses to start when they differ; write \"auto\" here or change the argument",
+				n.path, value, flags[0], asked)
+		}
+		return value
+	}
+	bf16 := d.doc.first("bf16", "bfloat16")
+	fp16 := d.doc.get("fp16")
+	d.origin, d.master = d.file, true
+	if enabled(bf16, "bf16", "bf16_full_eval") {
+		d.half, d.origin = "bf16", bf16.get("enabled").origin()
+		d.master = !r.nodeBool(bf16.get("bf16_master_weights_and_grads"), false)
+	}
+	if enabled(fp16, "fp16", "fp16_full_eval") {
+		if d.half != "" {
+			r.contradiction(fp16.get("enabled"), "bf16 and fp16 are both enabled, and DeepSpeed refuses to start with both; disable one")
+			return
+		}
+		d.half, d.origin = "fp16", fp16.get("enabled").origin()
+		d.master = !r.nodeBool(fp16.get("fp16_master_weights_and_grads"), false)
+	}
+}
+
+// readDeepSpeedOptimizer reads the optimizer section; with one, Trainer's --optim has no effect. DeepSpeed builds FusedAdam for Adam
+// and AdamW, its CPU Adam when the optimizer is offloaded (deepspeed/runtime/engine.py, _configure_basic_optimizer).
+func (r *reader) readDeepSpeedOptimizer(d *deepspeedFile) {
+	n := d.doc.get("optimizer", "type")
+	if n == nil {
+		return
+	}
+	kind, err := n.text()
+	if err != nil {
+		r.problem(err)
+		return
+	}
+	name := strings.ToLower(kind)
+	if name == "adam" || name == "adamw" {
+		switch {
+		case r.job.Offload.Value.Optimizer != "none":
+			name = "cpu_adam"
+		case r.nodeBool(d.doc.get("optimizer", "params", "torch_adam"), false):
+			name = "adamw"
+		default:
+			name = "adamw_fused"
+		}
+	}
+	r.job.Optimizer.Offer(name, n.origin())
+}
+
+// resolveDeepSpeed fills ds_resolved once everything else is known.
+func (r *reader) resolveDeepSpeed() {
+	j := r.job
+	if r.shardingLost != "" {
+		return
+	}
+	stage, zero := strings.CutPrefix(j.Sharding.Value, "zero")
+	switch {
+	case !j.Sharding.Known:
+		return
+	case r.deepspeed == nil && !zero, r.deepspeed != nil && !zero && j.Sharding.Value != "ddp":
+		j.DeepSpeed.Offer(nil, "DeepSpeed is not used")
+		return
+	case r.deepspeed == nil:
+		r.deepspeed = &deepspeedFile{file: "", origin: j.Sharding.Origin}
+		defer func() { r.deepspeed = nil }()
+	}
+	d := r.deepspeed
+	out := &DeepSpeed{File: d.file, BF16Enabled: d.half == "bf16", FP16Enabled: d.half == "fp16", OffloadOptimizerRatio: 1, ContiguousGradients: true}
+	if zero {
+		out.Stage = int(stage[0] - '0') // zero1 to zero3
+	}
+	out.TrainMicroBatchSizePerGPU = j.MicroBatch.Or(UnknownSize)
+	out.GradientAccumulationSteps = j.GradAccum.Or(UnknownSize)
+	out.TrainBatchSize = j.GlobalBatch.Or(UnknownSize)
+	out.OffloadOptimizer, out.OffloadParam = j.Offload.Value.Optimizer, j.Offload.Value.Params
+	section := d.doc.get("zero_optimization")
+	for _, size := range deepspeedSizes() {
+		*size.field(out) = r.size(section.first(size.keys...), size)
+	}
+	out.OverlapComm = r.nodeBool(section.get("overlap_comm"), out.Stage == 3) // None means only for stage 3
+	out.ContiguousGradients = r.nodeBool(section.get("contiguous_gradients"), true)
+	if n := section.get("offload_optimizer", "ratio"); n != nil {
+		if ratio, err := n.float(); err != nil {
+			r.problem(err)
+		} else {
+			out.OffloadOptimizerRatio = ratio
+		}
+	}
+	if n := d.doc.get("data_types", "grad_accum_dtype"); n != nil && n.value != nil {
+		word, err := n.text()
+		if err != nil {
+			r.problem(err)
+		}
+		out.GradAccumDtype = dtypeName(word)
+	}
+	origin := "DeepSpeed's defaults; no configuration file was read"
+	if d.file != "" {
+		origin = d.file + " and DeepSpeed's defaults"
+	}
+	j.DeepSpeed.Offer(out, origin)
+}
+
+// size reads one size; "auto" needs the model's hidden size.
+func (r *reader) size(n *node, s deepspeedSize) int64 {
+	if n == nil || n.value == nil {
+		return s.fallback
+	}
+	if n.auto() {
+		if a := r.job.Architecture; s.auto != nil && a != nil && a.Hidden > 0 {
+			return s.auto(a.Hidden)
+		}
+		return UnknownSize
+	}
+	value, err := n.integer()
+	if err == nil && value < 0 {
+		err = n.wrong("a number of elements")
+	}
+	if err != nil {
+		r.problem(err)
+		return UnknownSize
+	}
+	return value
+}

@@ -1,0 +1,173 @@
+package job
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// TrainingArguments' defaults for per_device_train_batch_size and gradient_accumulation_steps
+// (transformers src/transformers/training_args.py).
+const (
+	trainerMicroBatch = 8
+	trainerGradAccum  = 1
+)
+
+// applyDefaults fills what nobody said with the framework's defaults: only where the framework is known.
+func (r *reader) applyDefaults() {
+	if !r.family.huggingFace() {
+		return
+	}
+	j := r.job
+	origin := "default of " + r.installed("transformers")
+	j.MicroBatch.Offer(trainerMicroBatch, origin)
+	j.GradAccum.Offer(trainerGradAccum, origin)
+	if r.on("auto_find_batch_size") {
+		j.MicroBatch.Origin += " (the first try: --auto_find_batch_size shrinks it after an out-of-memory error)"
+	}
+	r.defaultOptimizer()
+	r.defaultAttention()
+	if r.family.framework == "trl" {
+		r.trlUnknowns()
+	}
+	for _, offer := range []struct {
+		set   *Setting[string]
+		value string
+	}{{&j.Checkpointing, "none"}, {&j.FusedLoss, "none"}} {
+		if offer.set.Origin == "" {
+			offer.set.Offer(offer.value, origin)
+		}
+	}
+	r.defaultLoad()
+	r.defaultPrecision()
+}
+
+// trlUnknowns keeps Trainer's defaults away where TRL has its own, which changed between releases (bf16 on since 0.19,
+// gradient checkpointing since 0.22, chunked loss since 1.6).
+func (r *reader) trlUnknowns() {
+	j := r.job
+	for _, f := range []fact{&j.Checkpointing, &j.FusedLoss, &j.Packing, &j.SeqLen, &j.ActivationOffload} {
+		f.Unknown("not given, and the defaults of TRL are not read yet")
+	}
+}
+
+// defaultOptimizer: adamw_torch, and its fused implementation since transformers 4.54 with torch 2.8
+// (training_args.py, default_optim).
+func (r *reader) defaultOptimizer() {
+	const fusedSince = "fused since torch 2.8 with transformers 4.54"
+	newTorch, torchKnown := r.atLeast("torch", 2, 8)
+	newTrainer, trainerKnown := r.atLeast("transformers", 4, 54)
+	switch {
+	case torchKnown && !newTorch, trainerKnown && !newTrainer:
+		r.job.Optimizer.Offer("adamw", "default of "+r.installed("transformers")+" with "+r.installed("torch"))
+	case torchKnown && trainerKnown:
+		r.job.Optimizer.Offer("adamw_fused", "default of "+r.installed("transformers")+" with "+r.installed("torch"))
+	default:
+		r.job.Optimizer.Offer("adamw", "default of transformers: AdamW, "+fusedSince+"; the versions are not known, so the larger one is taken")
+	}
+}
+
+// defaultAttention: scaled_dot_product_attention where the architecture supports it, since transformers 4.36
+// (modeling_utils.py, _autoset_attn_implementation). Capped scores need another implementation, which the model's class chooses.
+func (r *reader) defaultAttention() {
+	a := r.job.Architecture
+	newEnough, known := r.atLeast("transformers", 4, 36)
+	switch {
+	case a != nil && a.AttentionSoftcap:
+		r.job.Attention.Unknown("not given, and this architecture's capped attention scores make the default depend on the version; give --attention")
+	case known && !newEnough:
+		r.job.Attention.Offer("eager", "default of "+r.installed("transformers"))
+	default:
+		r.job.Attention.Offer("sdpa", "default of "+r.installed("transformers")+" where the architecture supports it")
+	}
+}
+
+// defaultLoad resolves the dtype of from_pretrained: fp32 in transformers 4, the checkpoint's own in 5; TRL's scripts load in fp32
+// since 0.27 and in the checkpoint's own in 0.26.
+func (r *reader) defaultLoad() {
+	assumed := " (if the script itself passes none)"
+	if r.family.origin != "" && r.family.framework == "trl" || r.family.packs {
+		assumed = ""
+	}
+	trl27, trlKnown := r.atLeast("trl", 0, 27)
+	trl26, _ := r.atLeast("trl", 0, 26)
+	five, known := r.atLeast("transformers", 5)
+	isTRL := r.family.framework == "trl" && trlKnown
+	switch {
+	case isTRL && trl27:
+		r.load.Offer("fp32", "default of "+r.installed("trl"))
+	case isTRL && trl26:
+		r.load.Offer(autoDtype, "default of "+r.installed("trl"))
+	case known && five:
+		r.load.Offer(autoDtype, "default of "+r.installed("transformers")+assumed)
+	case known:
+		r.load.Offer("fp32", "default of "+r.installed("transformers")+assumed)
+	case r.job.Architecture != nil && r.job.Architecture.Dtype == "fp32":
+		r.load.Offer("fp32", r.job.Architecture.Source+", and the default of older versions of transformers too")
+	default:
+		r.load.Unknown("no dtype given: transformers 4 loads fp32, transformers 5 the checkpoint's own dtype, and the version is not known; give --versions transformers=... or --precision")
+	}
+}
+
+// resolveAuto replaces "auto" by the checkpoint's dtype.
+func (r *reader) resolveAuto() {
+	if !r.load.Known || r.load.Value != autoDtype {
+		return
+	}
+	origin := r.load.Origin
+	r.load = Setting[string]{}
+	switch a := r.job.Architecture; {
+	case a == nil:
+		r.load.Unknown("the checkpoint's own dtype (" + origin + "), and the model's config is not known; give --precision")
+	case a.Dtype == "":
+		r.load.Unknown("the checkpoint's own dtype (" + origin + "), which " + a.Source + " does not name; give --precision")
+	default:
+		r.load.Offer(a.Dtype, origin+": dtype in "+a.Source)
+	}
+}
+
+// defaultPrecision: without autocast a model computes in the dtype of its weights.
+func (r *reader) defaultPrecision() {
+	r.resolveAuto()
+	j := r.job
+	if r.shardingLost != "" {
+		return
+	}
+	j.MasterFP32.Offer(false, "Trainer keeps no second copy of the weights")
+	if j.Precision.Known {
+		return
+	}
+	switch _, given := r.boolean("bf16"); {
+	case r.family.framework == "trl" && !given:
+		j.Precision.Unknown("--bf16 is not given, and the defaults of TRL are not read yet; give --precision")
+	case r.load.Known:
+		j.Precision.Offer(r.load.Value, "no mixed precision asked for: computes in the dtype of the weights, "+r.load.Origin)
+	default:
+		j.Precision.Unknown(r.load.Origin)
+	}
+}
+
+// explainUnknowns gives every setting that is still unknown a reason, and the flag that would settle it.
+func (r *reader) explainUnknowns() {
+	j := r.job
+	base := "not given, and the script decides"
+	switch {
+	case r.blocked != "":
+		base = r.blocked
+	case len(j.Argv) == 0:
+		base = "not given"
+	}
+	keys := Keys()
+	j.eachFact(func(key string, f fact) {
+		reason := base
+		// Names that a person does not give as one flag.
+		flag := map[string]string{"param_dtype": "precision", "base_dtype": "precision", "master_fp32": "precision", "model_params": "params", "lora": "lora-r"}[key]
+		if i := slices.IndexFunc(keys, func(k Key) bool { return k.Name == key }); i >= 0 {
+			flag = keys[i].Flag
+		}
+		if flag != "" && !strings.Contains(reason, "give ") {
+			reason += fmt.Sprintf("; give --%s", flag)
+		}
+		f.Unknown(reason)
+	})
+}

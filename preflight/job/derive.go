@@ -1,0 +1,285 @@
+package job
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// derive computes what follows from other settings.
+func (r *reader) derive() {
+	r.deriveWorld()
+	r.deriveSharding()
+	r.deriveAdapter()
+	r.deriveWeights()
+	if r.blocked == "" {
+		r.deriveParallelism()
+		r.deriveRest()
+	}
+	r.deriveGlobalBatch()
+	r.resolveDeepSpeed()
+}
+
+func (r *reader) deriveWorld() {
+	j := r.job
+	if len(j.Argv) == 0 {
+		j.NNodes.Offer(1, "assumed: one node, no command given")
+		if s := j.Sharding; s.Known && s.Value != "none" && r.src.GPUs > 0 {
+			j.NProc.Offer(r.src.GPUs, "assumed: one process for each GPU, no command given")
+		}
+		j.NProc.Offer(1, "assumed: one process, no command given")
+	}
+	switch world := product(j.NNodes.Value, j.NProc.Value); {
+	case j.NNodes.Known && j.NProc.Known && world == 0:
+		j.WorldSize.Unknown("nnodes x nproc is too large to be real")
+	case j.NNodes.Known && j.NProc.Known:
+		j.WorldSize.Offer(world, fmt.Sprintf("nnodes %d x nproc %d", j.NNodes.Value, j.NProc.Value))
+	case !j.NNodes.Known && j.NNodes.Origin != "":
+		j.WorldSize.Unknown("nnodes: " + j.NNodes.Origin)
+	case !j.NProc.Known && j.NProc.Origin != "":
+		j.WorldSize.Unknown("nproc: " + j.NProc.Origin)
+	}
+}
+
+// product multiplies positive numbers; 0 when one is missing or the result is beyond anything real, so that nothing overflows.
+func product(factors ...int) int {
+	const limit = 1 << 50
+	p := 1
+	for _, f := range factors {
+		if f <= 0 || p > limit/f {
+			return 0
+		}
+		p *= f
+	}
+	return p
+}
+
+// deriveSharding decides what several processes do when neither DeepSpeed nor FSDP was named.
+func (r *reader) deriveSharding() {
+	j := r.job
+	if j.Sharding.Known || r.shardingLost != "" || r.blocked != "" || r.family.framework == "deepspeed" {
+		return
+	}
+	one := j.WorldSize.Known && j.WorldSize.Value == 1
+	hf := r.family.huggingFace()
+	switch {
+	case !j.WorldSize.Known:
+		j.Sharding.Unknown("the number of processes is not known; give --sharding")
+	case hf && j.Launcher.Value == "python" && one && r.src.GPUs > 1:
+		j.Sharding.Offer("dp", fmt.Sprintf("Trainer in one process uses DataParallel over all %d visible GPUs", r.src.GPUs))
+	case hf && j.Launcher.Value == "python" && one && r.src.GPUs < 0:
+		j.Sharding.Unknown("Trainer in one process uses DataParallel when several GPUs are visible, and their number is not known; give --sharding")
+	case one:
+		j.Sharding.Offer("none", "one process")
+	case hf:
+		j.Sharding.Offer("ddp", "Trainer with several processes and neither --deepspeed nor --fsdp")
+	default:
+		j.Sharding.Offer("ddp", "assumed: several processes, no sharding named")
+	}
+}
+
+// deriveParallelism fills the sizes that nothing names.
+func (r *reader) deriveParallelism() {
+	j := r.job
+	const origin = "nothing names one"
+	for _, size := range []*Setting[int]{&j.TP, &j.PP, &j.CP, &j.EP} {
+		size.Offer(1, origin)
+	}
+	if r.shardingLost == "" {
+		j.Offload.Offer(Offload{Optimizer: "none", Params: "none"}, origin)
+	}
+	if j.Sharding.Known && !strings.HasPrefix(j.Sharding.Value, "fsdp") {
+		j.FSDPVersion.Unknown("FSDP is not used")
+		j.FSDPWrap.Unknown("FSDP is not used")
+	}
+}
+
+func (r *reader) deriveGlobalBatch() {
+	j := r.job
+	for _, part := range []struct {
+		name  string
+		value Setting[int]
+	}{{"micro_batch", j.MicroBatch}, {"grad_accum", j.GradAccum}, {"world_size", j.WorldSize}, {"tp", j.TP}, {"pp", j.PP}, {"cp", j.CP}} {
+		if !part.value.Known {
+			j.GlobalBatch.Unknown(part.name + " is not known")
+			return
+		}
+	}
+	model := product(j.TP.Value, j.PP.Value, j.CP.Value)
+	if model == 0 || j.WorldSize.Value%model != 0 {
+		j.GlobalBatch.Unknown("the sizes contradict each other")
+		r.problem(fmt.Errorf("tp %d x pp %d x cp %d does not divide the %d processes; change one of them (--tp, --pp, --cp, --nproc, --nnodes)",
+			j.TP.Value, j.PP.Value, j.CP.Value, j.WorldSize.Value))
+		return
+	}
+	replicas := j.WorldSize.Value / model
+	if j.Sharding.Value == "dp" && r.src.GPUs > 1 {
+		replicas = r.src.GPUs
+	}
+	global := product(j.MicroBatch.Value, j.GradAccum.Value, replicas)
+	if global == 0 {
+		j.GlobalBatch.Unknown("micro-batch x accumulation x replicas is too large to be real")
+		return
+	}
+	j.GlobalBatch.Offer(global,
+		fmt.Sprintf("micro-batch %d x accumulation %d x %d replicas", j.MicroBatch.Value, j.GradAccum.Value, replicas))
+}
+
+// quantOfModel is a quantization_config in the model's own config.
+func (r *reader) quantOfModel() {
+	a := r.job.Architecture
+	if a == nil || a.QuantMethod == "" {
+		return
+	}
+	q := &Quant{Method: a.QuantMethod, Bits: a.QuantBits, Type: a.QuantType, Double: a.QuantDouble, ComputeDtype: a.QuantComputeDtype}
+	if q.Method == "bitsandbytes" || q.Method == "bnb" {
+		q.Method = "bnb"
+		if q.Bits == 4 {
+			q.Storage = "uint8" // BitsAndBytesConfig's default
+		}
+	}
+	r.job.Quant.Offer(q, a.Source)
+}
+
+// deriveAdapter decides method, lora and quant, which depend on each other.
+func (r *reader) deriveAdapter() {
+	j := r.job
+	p := &r.adapter
+	r.quantOfModel()
+	named := firstKnown(p.use.named("use_peft"), p.r.named("r"), p.alpha.named("alpha"), p.targets.named("targets"))
+	method := "lora"
+	if q := j.Quant; q.Known && q.Value != nil {
+		method = map[bool]string{true: "qlora", false: "lora8bit"}[q.Value.Bits <= 4]
+	}
+	switch {
+	case p.folder:
+		const why = "the model is an adapter's folder, and adapter_config.json is not read yet; give --method, --lora-r and --model"
+		for _, f := range []fact{&j.Method, &j.LoRA, &j.ParamDtype, &j.BaseDtype} {
+			f.Unknown(why)
+		}
+	case p.use.Known && !p.use.Value:
+		j.Method.Offer("full", p.use.Origin)
+	case p.use.Known, named.Known && r.family.framework != "trl":
+		j.Method.Offer(method, named.Origin)
+	case r.family.framework == "trl":
+		j.Method.Offer("full", "no --use_peft")
+	case r.blocked != "":
+		j.Method.Unknown(r.blocked)
+	case method != "lora":
+		j.Method.Unknown("quantised weights are trained through adapters, and none are named; give --method")
+	default:
+		j.Method.Offer("full", "no adapter named")
+	}
+	adapted := j.Method.Known && j.Method.Value != "full"
+	if adapted && j.Method.Value == "qlora" {
+		j.Quant.Offer(&Quant{Method: "bnb", Bits: 4, Type: "nf4", Storage: "uint8"}, "assumed for "+j.Method.Origin+": nf4 without nested scales")
+	}
+	if r.blocked == "" {
+		j.Quant.Offer(nil, "no quantisation named")
+	}
+	switch {
+	case adapted:
+		r.offerLoRA()
+	case j.Method.Known:
+		j.LoRA.Offer(nil, "no adapters: method full")
+	}
+}
+
+func firstKnown(list ...Named) Named {
+	if i := slices.IndexFunc(list, func(n Named) bool { return n.Known }); i >= 0 {
+		return list[i]
+	}
+	return Named{}
+}
+
+// offerLoRA completes an adapter with the defaults of TRL's ModelConfig (trl/trainer/model_config.py) or of PEFT's LoraConfig.
+func (r *reader) offerLoRA() {
+	p := &r.adapter
+	fallback := "defaults of PEFT"
+	rank, alpha, dropout := 8, 8, 0.0
+	if r.family.framework == "trl" {
+		fallback, rank, alpha, dropout = "defaults of TRL's ModelConfig", 16, 32, 0.05
+	}
+	var origins []string
+	for _, part := range []Named{p.r.named("r"), p.alpha.named("alpha"), p.dropout.named("dropout"), p.targets.named("targets"), p.save.named("modules_to_save")} {
+		origin := part.Origin
+		if !part.Known {
+			origin = fallback
+		}
+		if !slices.Contains(origins, origin) {
+			origins = append(origins, origin)
+		}
+	}
+	r.job.LoRA.Offer(&LoRA{R: p.r.Or(rank), Alpha: p.alpha.Or(alpha), Dropout: p.dropout.Or(dropout), Targets: p.targets.Or(nil),
+		ModulesToSave: p.save.Or(nil), DoRA: p.dora, RSLoRA: p.rslora}, strings.Join(origins, ", "))
+}
+
+// deriveWeights decides the dtypes of trained and of frozen weights.
+func (r *reader) deriveWeights() {
+	j := r.job
+	r.resolveAuto()
+	if !j.Method.Known {
+		return
+	}
+	weights := &j.BaseDtype // what is loaded is frozen below adapters, and trained otherwise
+	if j.Method.Value == "full" {
+		weights = &j.ParamDtype
+		j.BaseDtype.Unknown("nothing is frozen")
+	} else {
+		r.adapterDtype()
+		r.quantComputeDtype()
+	}
+	if r.load.Known {
+		weights.Offer(r.load.Value, r.load.Origin)
+	}
+	weights.Unknown(r.load.Origin)
+}
+
+// adapterDtype: PEFT keeps adapters in fp32 over half-precision weights since 0.12 (autocast_adapter_dtype); TRL casts those of
+// quantised models to bf16.
+func (r *reader) adapterDtype() {
+	j := r.job
+	casts, known := r.atLeast("peft", 0, 12)
+	switch {
+	case r.family.framework == "trl" && j.Quant.Value != nil:
+		j.ParamDtype.Offer("bf16", "TRL casts the adapters of quantised models to bf16")
+	case known && !casts && r.load.Known:
+		j.ParamDtype.Offer(r.load.Value, r.installed("peft")+" gives adapters the dtype of the weights they adapt")
+	case known && !casts:
+		j.ParamDtype.Unknown(r.load.Origin)
+	case r.family.huggingFace():
+		j.ParamDtype.Offer("fp32", "PEFT keeps adapters in fp32 (since 0.12)")
+	}
+}
+
+// quantComputeDtype completes a quantisation whose compute dtype nobody named: TRL passes the dtype of loading, bitsandbytes
+// otherwise follows the input, which is the compute precision.
+func (r *reader) quantComputeDtype() {
+	j := r.job
+	q := j.Quant.Value
+	if q == nil || q.ComputeDtype != "" || q.Method != "bnb" {
+		return
+	}
+	compute := j.Precision.Or("")
+	if r.family.framework == "trl" {
+		compute = r.load.Or("")
+	}
+	q.ComputeDtype = compute
+}
+
+// deriveRest fills what has one value unless something names another.
+func (r *reader) deriveRest() {
+	j := r.job
+	j.WillFail.Offer("", "nothing found")
+	switch task := j.Task.Value; {
+	case task == "dpo" || task == "kto" || task == "grpo" || task == "ppo":
+		j.RefModel.Unknown("whether " + task + " holds a second model is not read yet")
+	case r.family.huggingFace(), len(j.Argv) == 0:
+		j.RefModel.Offer(false, "nothing names a reference model")
+	default:
+		j.RefModel.Offer(false, "assumed: nothing names a reference model")
+	}
+	if j.ActivationOffload.Origin == "" {
+		j.ActivationOffload.Offer(false, "nothing names it")
+	}
+}

@@ -1,0 +1,110 @@
+package job
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A family is what is known of a training script before its arguments are looked at.
+type family struct {
+	framework string // hf-trainer, trl, deepspeed, custom; "" when the name says nothing
+	task      string // "" when the name says nothing
+	packs     bool   // it concatenates texts and cuts full rows
+	readsJSON bool   // `script.py args.json` takes all arguments from the file
+	origin    string
+}
+
+// huggingFace reports whether HfArgumentParser and Trainer with their defaults are behind the script.
+func (f family) huggingFace() bool { return f.framework == "hf-trainer" || f.framework == "trl" }
+
+// exampleScripts are the programs of transformers' examples/pytorch that use Trainer.
+func exampleScripts() map[string]family {
+	scripts := map[string]family{
+		"run_clm.py": {task: "pretrain", packs: true},
+		"run_fim.py": {task: "pretrain", packs: true},
+		"run_mlm.py": {task: "pretrain"},
+		"run_plm.py": {task: "pretrain"},
+	}
+	for name := range strings.FieldsSeq(`run_glue.py run_xnli.py run_classification.py run_ner.py run_qa.py run_qa_beam_search.py run_seq2seq_qa.py
+		run_swag.py run_summarization.py run_translation.py run_image_classification.py run_mae.py run_mim.py run_clip.py
+		run_semantic_segmentation.py run_object_detection.py run_audio_classification.py run_speech_recognition_ctc.py
+		run_speech_recognition_seq2seq.py`) {
+		scripts[name] = family{}
+	}
+	return scripts
+}
+
+// trlTasks maps the programs of trl/scripts to tasks.
+func trlTasks() map[string]string {
+	return map[string]string{"sft": "sft", "dpo": "dpo", "kto": "kto", "grpo": "grpo", "ppo": "ppo", "reward": "rm"}
+}
+
+// familyOf judges a script by its name: path, or "-m module".
+func familyOf(script string) family {
+	base := filepath.Base(script)
+	if known, ok := exampleScripts()[base]; ok {
+		known.framework, known.readsJSON, known.origin = "hf-trainer", true, base+" is an example of transformers"
+		return known
+	}
+	if strings.HasSuffix(base, "_no_trainer.py") {
+		return family{framework: "custom", origin: base + " has its own training loop"}
+	}
+	slashes := filepath.ToSlash(script)
+	for program, task := range trlTasks() {
+		if slashes == "-m trl.scripts."+program || strings.HasSuffix("/"+slashes, "/trl/scripts/"+program+".py") {
+			return family{framework: "trl", task: task, origin: program + " is a script of TRL"}
+		}
+	}
+	return family{}
+}
+
+// readScriptArguments decides the framework and reads what the script is told: its arguments and the files they name.
+func (r *reader) readScriptArguments() {
+	if !r.job.Script.Known {
+		return
+	}
+	r.family = familyOf(r.job.Script.Value)
+	if r.family.framework == "" {
+		r.family = r.familyByArguments()
+	}
+	f := r.family
+	r.job.Framework.Offer(f.framework, f.origin)
+	if f.task != "" {
+		r.job.Task.Offer(f.task, f.origin)
+	}
+	r.args = r.collectArguments(f.huggingFace())
+	r.readDeepSpeed()
+	r.readFSDP()
+	r.readTrainingArguments()
+	r.readBatchOfDeepSpeed()
+	r.readPrecision()
+}
+
+// familyByArguments recognises Trainer's command line by fields that only TrainingArguments has.
+func (r *reader) familyByArguments() family {
+	r.family = family{readsJSON: true}
+	before := r.job.Problems // a file that turns out not to be Trainer's is none of ours
+	args := r.collectArguments(true)
+	r.job.Problems = before
+	given := func(name string) bool { _, ok := args[name]; return ok }
+	typical := slices.ContainsFunc([]string{"per_device_train_batch_size", "do_train", "eval_strategy", "evaluation_strategy", "save_strategy", "fsdp"}, given)
+	if given("output_dir") && typical {
+		return family{framework: "hf-trainer", task: taskInName(r.job.Script.Value), readsJSON: true, origin: "arguments of Hugging Face TrainingArguments"}
+	}
+	if a, ok := args["deepspeed"]; ok && a.bare || given("deepspeed_config") {
+		return family{framework: "deepspeed", origin: "arguments of a native DeepSpeed script"}
+	}
+	return family{framework: "custom", origin: "neither the script's name nor its arguments tell a known framework"}
+}
+
+// taskInName finds a task among the words of a script's name: run_sft.py.
+func taskInName(script string) string {
+	words := strings.FieldsFunc(strings.TrimSuffix(filepath.Base(script), ".py"), func(c rune) bool { return c == '_' || c == '-' || c == '.' || c == ' ' })
+	for _, word := range words {
+		if task, ok := trlTasks()[word]; ok {
+			return task
+		}
+	}
+	return ""
+}

@@ -1,0 +1,217 @@
+package job
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// versionPackages are the distributions whose version changes a default or a size.
+func versionPackages() []string {
+	return []string{"torch", "transformers", "accelerate", "trl", "peft", "deepspeed", "bitsandbytes", "liger-kernel", "flash-attn", "torchao"}
+}
+
+// ParseVersions reads torch=2.6.0,transformers=4.51.3, the value of --versions.
+func ParseVersions(text string) (map[string]string, error) {
+	versions := map[string]string{}
+	for _, pair := range splitList(text) {
+		name, version, ok := strings.Cut(pair, "=")
+		version = strings.TrimPrefix(version, "=") // torch==2.6.0, as pip spells it
+		if !ok || name == "" || len(numbers(version)) == 0 {
+			return nil, fmt.Errorf("%q is not of the form package=version, such as torch=2.6.0", pair)
+		}
+		versions[normalName(name)] = version
+	}
+	return versions, nil
+}
+
+// normalName is a distribution's name as PEP 503 compares it.
+func normalName(name string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(strings.ToLower(name), "_", "-"), ".", "-")
+}
+
+// numbers are the leading numeric parts of a version: 2.10.0+cu126 -> 2, 10, 0. A suffix of a part (2.9.0a0) ends the list.
+func numbers(version string) []int {
+	var parts []int
+	public, _, _ := strings.Cut(version, "+")
+	for part := range strings.SplitSeq(public, ".") {
+		digits := part
+		if i := strings.IndexFunc(part, func(c rune) bool { return c < '0' || c > '9' }); i >= 0 {
+			digits = part[:i]
+		}
+		n, err := strconv.Atoi(digits)
+		if err != nil {
+			break
+		}
+		parts = append(parts, n)
+		if digits != part {
+			break
+		}
+	}
+	return parts
+}
+
+// atLeast compares a package's version with a release; known is false when the version is not known.
+func (r *reader) atLeast(name string, release ...int) (yes, known bool) {
+	have := numbers(r.versions[name])
+	if len(have) == 0 {
+		return false, false
+	}
+	return slices.Compare(have, release) >= 0, true
+}
+
+// readVersions finds the interpreter that will run and lists its packages; forced versions stay.
+func (r *reader) readVersions() {
+	for name, version := range r.src.Versions {
+		r.versions[normalName(name)] = version
+	}
+	r.job.Interpreter = r.interpreter()
+	for name, version := range r.packages(r.job.Interpreter) {
+		if r.versions[name] == "" {
+			r.versions[name] = version
+		}
+	}
+	r.job.Versions = r.versions
+}
+
+// interpreter is the Python of the command: its first word, or the one that the first line of its console script names, or the
+// active environment's.
+func (r *reader) interpreter() string {
+	if len(r.src.Argv) > 0 {
+		program := r.lookUp(r.src.Argv[0])
+		switch {
+		case program == "":
+			return ""
+		case isPython(program):
+			return program
+		}
+		if python := r.shebang(program); python != "" {
+			return python
+		}
+	}
+	for _, variable := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
+		if prefix := r.src.Getenv(variable); prefix != "" {
+			if python := filepath.Join(prefix, "bin", "python"); isFile(python) {
+				return python
+			}
+		}
+	}
+	return ""
+}
+
+// lookUp resolves a word through PATH as exec does; "" when there is no such program.
+func (r *reader) lookUp(word string) string {
+	if strings.Contains(word, "/") {
+		if path := r.path(word); isFile(path) {
+			return path
+		}
+		return ""
+	}
+	for _, folder := range filepath.SplitList(r.src.Getenv("PATH")) {
+		path := filepath.Join(r.path(folder), word)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return path
+		}
+	}
+	return ""
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// shebang is the Python that a console script starts: "#!/venv/bin/python", "#!/usr/bin/env python3", or pip's form for long paths,
+// a shell script whose second line is ”'exec' "/long/path/python" "$0" "$@".
+func (r *reader) shebang(script string) string {
+	file, err := os.Open(script)
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	head := make([]byte, 4096)
+	n, _ := file.Read(head) // an unreadable file has no first line
+	lines := bufio.NewScanner(bytes.NewReader(head[:n]))
+	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "#!") {
+		return ""
+	}
+	words := strings.Fields(lines.Text()[2:])
+	if len(words) > 0 && filepath.Base(words[0]) == "sh" && lines.Scan() && strings.HasPrefix(lines.Text(), "'''exec'") {
+		words = strings.Fields(strings.ReplaceAll(lines.Text()[len("'''exec'"):], `"`, " "))
+	}
+	for len(words) > 0 && (filepath.Base(words[0]) == "env" || strings.HasPrefix(words[0], "-")) {
+		words = words[1:]
+	}
+	if len(words) == 0 || !isPython(words[0]) {
+		return ""
+	}
+	return r.lookUp(words[0])
+}
+
+// packages lists the versions installed for an interpreter, from the names of its dist-info folders (PEP 376: NAME-VERSION.dist-info).
+func (r *reader) packages(python string) map[string]string {
+	found := map[string]string{}
+	for _, folder := range sitePackages(python) {
+		entries, err := os.ReadDir(folder)
+		if err != nil {
+			continue
+		}
+		for _, entry := range entries {
+			name, ok := strings.CutSuffix(entry.Name(), ".dist-info")
+			name, version, _ := strings.Cut(name, "-")
+			name = normalName(name)
+			if ok && version != "" && found[name] == "" && slices.Contains(versionPackages(), name) {
+				found[name] = version
+			}
+		}
+	}
+	return found
+}
+
+// sitePackages are the folders that an interpreter imports from, strongest first: its virtual environment's, and the base
+// installation's when the environment is none of its own or includes the system's.
+func sitePackages(python string) []string {
+	if python == "" {
+		return nil
+	}
+	prefix := filepath.Dir(filepath.Dir(python))
+	file, err := filepath.EvalSymlinks(python)
+	if err != nil {
+		file = python
+	}
+	version := strings.TrimPrefix(filepath.Base(file), "python") // "3.11" of python3.11, the file behind most links
+	folders := libraries(prefix, version)
+	venv, err := os.ReadFile(filepath.Join(prefix, "pyvenv.cfg"))
+	isolated := err == nil && !strings.Contains(strings.ToLower(string(venv)), "include-system-site-packages = true")
+	if isolated {
+		return folders
+	}
+	base := filepath.Dir(filepath.Dir(file))
+	if base == "/usr" { // Debian keeps pip's packages under /usr/local
+		folders = append(folders, libraries("/usr/local", version)...)
+	}
+	return append(folders, libraries(base, version)...)
+}
+
+// libraries globs one prefix. A version narrows it to that Python; without one, all are listed.
+func libraries(prefix, version string) []string {
+	pythons := []string{"python3.*"}
+	if strings.Contains(version, ".") {
+		pythons = []string{"python" + version, "python3"} // python3: Debian's own packages
+	}
+	var folders []string
+	for _, lib := range []string{"lib", "lib64"} {
+		for _, name := range pythons {
+			for _, kind := range []string{"site-packages", "dist-packages"} {
+				matches, _ := filepath.Glob(filepath.Join(prefix, lib, name, kind)) // the pattern is well formed
+				folders = append(folders, matches...)
+			}
+		}
+	}
+	return folders
+}
