@@ -1,7 +1,12 @@
 // Package checklists is the vocabulary of checking: a Check judges facts that were gathered before, a Policy says which checks
 // are skipped or waived, an Outcome is what came of it. The same engine judges facts before a run and the recording after it.
 // It does no I/O and knows nothing of GPUs.
+//
+// Which checks a checklist asks, how strict each one is and with which thresholds is data: a List, read from YAML (see Load).
 package checklists
+
+// Schema names the JSON form of an Outcome.
+const Schema = "oomguard.check/v1"
 
 // Status is how a check ended, mildest first.
 type Status string
@@ -14,7 +19,8 @@ const (
 	Fail Status = "fail"
 )
 
-// Verdict is a judgement. A warning or failure says what was found and needed (Detail) and what to do now (Remedy).
+// Verdict is a judgement. A warning or failure says what was found and needed (Detail) and what to do now (Remedy); a skip says
+// why nothing was judged and what would change that.
 type Verdict struct {
 	Status Status `json:"status"`
 	Detail string `json:"detail"`
@@ -26,10 +32,13 @@ type Check[F any] struct {
 	ID    string   // stable, kebab-case: used in flags, YAML, JSON and README anchors
 	Title string   // a sentence that is true when the check passes
 	After []string // when one of these failed or was skipped, this one is skipped with that reason
-	Judge func(facts F, with Params) Verdict
+	// Defaults are the thresholds that the check knows. Judge gets them with the checklist's values in place of some; a checklist
+	// that sets any other is refused, so that a misspelt threshold is never silently without effect.
+	Defaults Params
+	Judge    func(facts F, with Params) Verdict
 }
 
-// Params are a check's thresholds, as the checklist file gives them.
+// Params are a check's thresholds, as the checklist file gives them. Their names say the unit (fail_percent, warn_mib).
 type Params map[string]float64
 
 // Get returns the named threshold, or fallback when the checklist does not set it.
@@ -38,6 +47,14 @@ func (p Params) Get(name string, fallback float64) float64 {
 		return v
 	}
 	return fallback
+}
+
+// Policy is what a user decides for one invocation.
+type Policy struct {
+	Skip  []string // these are not judged and shown as skipped
+	Waive []string // these are judged and shown, but neither refuse nor warn
+	// FailOn is the mildest status that refuses: Fail (also when empty) or Warn.
+	FailOn Status
 }
 
 // Result is one line of an outcome.
@@ -50,8 +67,11 @@ type Result struct {
 
 // Outcome is what a checklist came to.
 type Outcome struct {
+	Schema  string   `json:"schema"`
 	List    string   `json:"list"`
 	Results []Result `json:"checks"`
-	// Outcome is "pass", "warn" or "fail"; waived failures do not count.
+	// Outcome is "pass", "warn" or "fail"; waived results do not count. It is "fail" exactly when Err is not nil.
 	Outcome Status `json:"outcome"`
+	// FailOn is the mildest status that refused.
+	FailOn Status `json:"fail_on"`
 }

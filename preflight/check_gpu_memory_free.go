@@ -1,0 +1,65 @@
+package preflight
+
+import (
+	"fmt"
+	"strings"
+
+	"oomguard/checklists"
+)
+
+func gpuMemoryFree() check {
+	return check{
+		ID:    "gpu-memory-free",
+		Title: "Each GPU has free now what a rank will need",
+		After: []string{"nvml-available"},
+		Judge: judgeGPUMemoryFree,
+	}
+}
+
+func judgeGPUMemoryFree(f Facts, _ checklists.Params) checklists.Verdict {
+	if v, none := f.noDevices(); none {
+		return v
+	}
+	if v, missing := f.noEstimate(skipped); missing {
+		return v
+	}
+	need, high := f.Estimate.PerGPU.DeviceBytes, f.Estimate.PerGPU.HighBytes
+	var short, tight, unknown []string
+	least := int64(-1)
+	for _, d := range f.used() {
+		switch {
+		case !d.MemoryKnown:
+			unknown = append(unknown, label(d)+" does not tell its free memory"+withNote(d.Note))
+			continue
+		case d.FreeBytes < need:
+			short = append(short, fmt.Sprintf("%s has %s free of %s", label(d), f.bytes(d.FreeBytes), f.bytes(d.TotalBytes)))
+		case d.FreeBytes < high:
+			tight = append(tight, fmt.Sprintf("%s has %s free", label(d), f.bytes(d.FreeBytes)))
+		}
+		if least < 0 || d.FreeBytes < least {
+			least = d.FreeBytes
+		}
+	}
+	switch {
+	case len(short) > 0:
+		return failed(fmt.Sprintf("%s; %s needed", strings.Join(short, "; "), f.bytes(need)),
+			"free the memory (other-processes says who holds it), choose other GPUs (CUDA_VISIBLE_DEVICES), or see oomguard plan")
+	case len(tight) > 0:
+		return warned(fmt.Sprintf("%s; %s needed, perhaps up to %s", strings.Join(tight, "; "), f.bytes(need), f.bytes(high)),
+			"narrow the estimate, or free memory first (see other-processes)")
+	case len(unknown) > 0:
+		return warned(fmt.Sprintf("%s; %s needed", strings.Join(unknown, "; "), f.bytes(need)),
+			"on a GPU that shares the host's memory look at MemAvailable (free -h) instead; otherwise at nvidia-smi")
+	}
+	return passed(fmt.Sprintf("at least %s free on each GPU of the job (%d); %s needed", f.bytes(least), len(f.used()), f.bytes(need)))
+}
+
+// label names a device as nvidia-smi numbers it.
+func label(d Device) string { return fmt.Sprintf("GPU %d (%s)", d.Index, d.Name) }
+
+func withNote(note string) string {
+	if note == "" {
+		return ""
+	}
+	return " (" + note + ")"
+}
