@@ -17,6 +17,8 @@ type Device struct {
 	ComputeCapability string `json:"compute_capability,omitempty"`
 	ComputeMode       string `json:"compute_mode,omitempty"` // default, prohibited, exclusive-process
 	MIG               bool   `json:"mig,omitempty"`
+	// Unified devices have no memory of their own: total and free are the host's (MemTotal and MemAvailable of /proc/meminfo).
+	Unified bool `json:"unified,omitempty"`
 	// TotalBytes is NVML's total; the driver's ReservedBytes are part of it and never free. All are 0 when MemoryKnown is false.
 	TotalBytes    int64 `json:"total_bytes"`
 	FreeBytes     int64 `json:"free_bytes"`
@@ -24,6 +26,7 @@ type Device struct {
 	ReservedBytes int64 `json:"reserved_bytes"`
 	MemoryKnown   bool  `json:"memory_known"`
 	// Processes hold memory on the device; PIDs are host PIDs. ProcessesKnown is false when NVML could not list them.
+	// While UsedBytes stays the same the list may be a second old: listing costs three calls into the driver, memory one.
 	Processes      []Process `json:"processes,omitempty"`
 	ProcessesKnown bool      `json:"processes_known"`
 	// Note says what could not be read and why.
