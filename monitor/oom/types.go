@@ -51,6 +51,16 @@ type Message struct {
 	Line                     int               `json:"line"` // 1-based line in the text
 	Text                     string            `json:"text"`
 	ExpandableHint           bool              `json:"-"`
+
+	// Form is the family of the message (see messages.go), Logged says that it stands in a log line below error level (it was caught),
+	// Traceback is what stood around it.
+	Form      Form      `json:"-"`
+	BogusSize bool      `json:"-"` // a size was asked for that no computer has: not a shortage but a defect
+	OwnPID    int       `json:"-"` // this process as the host numbers it, when it stood in the list of the others; 0: it did not
+	Logged    bool      `json:"-"`
+	Traceback Traceback `json:"-"`
+
+	ownPartSeen bool // the message has a part on this process, even if its size is garbage
 }
 
 // OtherProcessUse is one "Process P has S memory in use".
@@ -81,8 +91,15 @@ type Facts struct {
 	AllocConf string
 	// ExitCode of the command; -1 unknown.
 	ExitCode int
+	// TorchVersion decides which allocator variable and options a remedy may name, "" unknown.
+	TorchVersion string
 	// PeaksByStage are measured peaks (bytes), for evidence.
 	PeaksByStage map[string]int64
+}
+
+// NoFacts are the facts of a run that nobody watched: a bare log.
+func NoFacts() Facts {
+	return Facts{Rank: -1, GPU: -1, CgroupOOMKills: -1, ExitCode: -1}
 }
 
 // Remedy is one thing to change.
@@ -93,6 +110,9 @@ type Remedy struct {
 	// SavesBytes is what it would save on this job according to the estimate; nil: not a matter of bytes, or unknown.
 	SavesBytes *int64 `json:"saves_bytes"`
 }
+
+// Schema names the JSON form of a Diagnosis.
+const Schema = "oomguard.postmortem/v1"
 
 // Diagnosis is why a run died (schema oomguard.postmortem/v1).
 type Diagnosis struct {

@@ -1,0 +1,132 @@
+package oom
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Diagnose says why a run died and what to change. It is pure: equal logs and facts give equal diagnoses. Call it for a run that did not
+// end well, or for a log of which nothing else is known.
+func Diagnose(log *Log, facts Facts) Diagnosis {
+	q := newInquest(log, facts)
+	d := Diagnosis{Schema: Schema, Rank: q.rank(), GPU: q.gpu(), Stage: q.stage, Simulated: facts.Simulated, OOMs: log.Messages}
+	for _, r := range rules() {
+		if r.holds(q) {
+			d.Cause, d.Confidence = r.cause, r.confidence
+			break
+		}
+	}
+	if d.OOMs == nil {
+		d.OOMs = []Message{}
+	}
+	d.Summary = q.summary(d)
+	d.Evidence = q.evidence()
+	d.Remedies = q.remedies(d.Cause)
+	return d
+}
+
+func (q *inquest) rank() int {
+	if q.facts.Rank >= 0 {
+		return q.facts.Rank
+	}
+	if q.msg != nil && q.msg.Rank >= 0 {
+		return q.msg.Rank
+	}
+	if d := q.rootDeath(); d != nil && q.caught == 0 {
+		// on one node the local rank is the rank, and a log of one node names no other
+		return max(d.Rank, d.LocalRank)
+	}
+	for _, s := range q.log.Signs {
+		if s.Rank >= 0 {
+			return s.Rank
+		}
+	}
+	return -1
+}
+
+func (q *inquest) gpu() int {
+	if q.facts.GPU >= 0 || q.msg == nil {
+		return q.facts.GPU
+	}
+	return q.msg.GPU
+}
+
+// sentences say in one sentence what each cause means.
+var sentences = map[Cause]string{
+	Capacity:             "the job needs more memory than the GPU has",
+	FragmentationCause:   "the allocator held enough memory for the request, but in pieces that it could not join",
+	OtherProcess:         "something outside this process holds a large part of the GPU",
+	ModelLoad:            "the GPU was full before training began, while the model was loaded or moved to it",
+	OptimizerInit:        "the optimizer's state, which is made at the first step, did not fit beside the weights and gradients",
+	Activation:           "the activations of the forward and backward pass did not fit",
+	LogitsLoss:           "the logits over the whole vocabulary, and the copies that the loss makes of them, did not fit",
+	EvalGenerate:         "evaluation or generation needed more than training",
+	LeakGrowth:           "memory in use grew until the GPU was full, so something is kept from step to step",
+	SingleHugeAllocation: "one single tensor is too large for this GPU",
+	HostOOMKill:          "a process was killed with SIGKILL, as the kernel does when host memory runs out",
+	ShmBusError:          "a process died of a bus error, as happens when /dev/shm is full",
+	NCCLOOM:              "NCCL found no room for its buffers on a full GPU",
+	CublasAllocFailed:    "cuBLAS or cuDNN found no room for its workspace on a full GPU",
+	CudaContextOOM:       "a CUDA call outside PyTorch's allocator found the GPU full",
+	DriverUnifiedMemory:  "the driver refused memory for a reason other than PyTorch's use of the GPU (shared system memory, WSL, Tegra, virtual addresses)",
+	AllocatorConfigError: "PyTorch refused the allocator setting, before any memory was used",
+	HIPROCm:              "an AMD GPU ran out of memory",
+	MPSXPU:               "an Apple or Intel GPU ran out of memory",
+	JAXTF:                "JAX, TensorFlow or another program than PyTorch ran out of GPU memory",
+	NotOOM:               "nothing shows that memory ran out",
+}
+
+func (q *inquest) summary(d Diagnosis) string {
+	var b strings.Builder
+	if d.Simulated {
+		b.WriteString("simulated: ")
+	}
+	b.WriteString(sentences[d.Cause])
+	if d.Cause == NotOOM {
+		b.WriteString(q.instead())
+		return b.String()
+	}
+	if q.msg != nil && q.msg.TriedBytes >= 0 {
+		fmt.Fprintf(&b, "; %s more was asked for", size(q.msg.TriedBytes))
+		if q.msg.TotalBytes >= 0 {
+			fmt.Fprintf(&b, " on a GPU of %s", size(q.msg.TotalBytes))
+		}
+		if q.msg.FreeBytes >= 0 {
+			fmt.Fprintf(&b, " with %s free", size(q.msg.FreeBytes))
+		}
+	}
+	if d.Stage != "" {
+		fmt.Fprintf(&b, " (stage %s)", d.Stage)
+	}
+	return b.String()
+}
+
+// instead says what ended a run that did not run out of memory.
+func (q *inquest) instead() string {
+	switch {
+	case q.facts.ExitCode == 0 && q.caught > 0:
+		return fmt.Sprintf("; the run caught %s and ended well (recovered)", count(q.caught, "out-of-memory message"))
+	case q.bogus():
+		return "; the size that was asked for is garbage, which points to a defect or to a broken collective before it"
+	}
+	if s := q.log.sign(SignFault, SignHostAllocation); s != nil {
+		return fmt.Sprintf("; line %d: %s", s.Line, s.Text)
+	}
+	if e := q.log.Exception; e.Line > 0 {
+		return fmt.Sprintf("; the run died of another exception, line %d: %s", e.Line, e.Text)
+	}
+	if s := q.log.sign(SignStopped, SignAgentKill); s != nil {
+		return fmt.Sprintf("; the run was stopped, line %d: %s", s.Line, s.Text)
+	}
+	if d := q.rootDeath(); d != nil {
+		return fmt.Sprintf("; a process ended with code %d", d.ExitCode)
+	}
+	return ""
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

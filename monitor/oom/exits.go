@@ -1,0 +1,103 @@
+package oom
+
+import (
+	"iter"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// exitRule reads the line of a launcher that tells how a process ended. code turns the captured text into an exit code, negative for a signal.
+type exitRule struct {
+	launcher, word string
+	pattern        *regexp.Regexp // captures the code, named groups rank, local and pid where the line has them
+	code           func(string) (int, bool)
+}
+
+// exitRules: torchrun's texts are those of torch/distributed/elastic/multiprocessing/{api.py,errors/__init__.py}.
+func exitRules() []exitRule {
+	re := regexp.MustCompile
+	return []exitRule{
+		{"torchrun", "failed (exitcode: ", re(`exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)`), plainCode},
+		{"torchrun", "exitcode  : ", re(`exitcode  : (?P<code>-?\d+) \(pid: (?P<pid>\d+)`), plainCode},
+		{"deepspeed", "exits with return code", re(`exits with return code = (?P<code>-?\d+)`), plainCode},
+		{"accelerate", "died with <Signals.", re(`died with <Signals\.(?P<code>\w+): \d+`), signalCode},
+		{"accelerate", "returned non-zero exit status", re(`exit status (?P<code>\d+)`), shellCode},
+		{"mp.spawn", "terminated with signal SIG", re(`process (?P<rank>\d+) terminated with signal (?P<code>\w+)`), signalCode},
+		{"mpirun", "EXIT CODE: ", re(`EXIT CODE: (?P<code>\d+)`), shellCode},
+		{"kubernetes", "Exit Code:", re(`Exit Code:\s+(?P<code>\d+)`), shellCode},
+	}
+}
+
+func plainCode(s string) (int, bool) {
+	n, err := strconv.Atoi(s)
+	return n, err == nil
+}
+
+// shellCode: shells, MPI and Kubernetes report a signal as 128 + its number.
+func shellCode(s string) (int, bool) {
+	n, ok := plainCode(s)
+	if n > 128 && n < 128+65 {
+		n = 128 - n
+	}
+	return n, ok
+}
+
+func signalCode(name string) (int, bool) {
+	n, ok := map[string]syscall.Signal{
+		"SIGKILL": syscall.SIGKILL, "SIGBUS": syscall.SIGBUS, "SIGTERM": syscall.SIGTERM, "SIGSEGV": syscall.SIGSEGV,
+		"SIGABRT": syscall.SIGABRT, "SIGINT": syscall.SIGINT, "SIGHUP": syscall.SIGHUP,
+	}[name]
+	return -int(n), ok
+}
+
+var tableRank = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`rank\s*: (\d+) \(local_rank: (\d+)\)`)
+})
+
+// tableReach is how many lines above its exit code an entry of torchrun's table begins.
+const tableReach = 6
+
+func (r exitRule) read(s *scanner, p place) {
+	line := p.segment().string
+	m := r.pattern.FindStringSubmatch(line)
+	if m == nil {
+		return
+	}
+	group := func(name string) string {
+		if i := r.pattern.SubexpIndex(name); i >= 0 {
+			return m[i]
+		}
+		return ""
+	}
+	code, ok := r.code(group("code"))
+	if !ok {
+		return
+	}
+	e := Exit{RankDeath: RankDeath{Rank: firstInt([]string{group("rank")}), ExitCode: code}, LocalRank: firstInt([]string{group("local")}),
+		PID: firstInt([]string{group("pid")}), Launcher: r.launcher, Line: p.line}
+	if r.launcher == "deepspeed" {
+		_, after, _ := strings.Cut(line, "--local_rank=")
+		e.LocalRank = firstInt([]string{after[:len(after)-len(strings.TrimLeft(after, "0123456789"))]})
+	}
+	if strings.HasPrefix(r.word, "exitcode  ") {
+		e.readTable(p.behind())
+	}
+	s.log.addExit(e)
+}
+
+// readTable takes rank and root cause from the lines above an entry's exit code.
+func (e *Exit) readTable(above iter.Seq[text]) {
+	read := 0
+	for l := range above {
+		if m := tableRank().FindStringSubmatch(l.string); m != nil && e.Rank < 0 {
+			e.Rank, e.LocalRank = firstInt(m[1:2]), firstInt(m[2:3])
+		}
+		e.Root = e.Root || strings.HasPrefix(l.string, "Root Cause (first observed failure)")
+		if read++; read == tableReach || strings.HasPrefix(l.string, "traceback :") || strings.HasPrefix(l.string, "Failures:") {
+			return
+		}
+	}
+}

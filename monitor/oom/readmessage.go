@@ -1,0 +1,201 @@
+package oom
+
+import (
+	"regexp"
+	"strings"
+	"sync"
+)
+
+// readMessage takes the message around a watched word, if there is one.
+func readMessage(s *scanner, p place) {
+	from := max(p.at-leadBytes, s.read, 0)
+	// most hits of the shorter words are no messages: the long way only with a head
+	sq := squeeze(p.buf[from:min(len(p.buf), p.at+headBytes)])
+	h, span := findHead(sq, p.at-from)
+	if span == nil {
+		return
+	}
+	headAt := from + int(sq.at[span[0]])
+	if headAt < p.start { // the head stands before a hard wrap
+		back := p
+		back.at = headAt
+		p = s.placeBefore(back)
+	}
+	lead := clean(p.buf[p.start:max(p.start, headAt)])
+	if speaks(lead.string) {
+		return
+	}
+	if h.form == formNCCL {
+		s.read = from + int(sq.at[span[1]-1]) + 1
+		s.log.addSign(p.sign(SignNCCL))
+		return
+	}
+	m := newMessage()
+	m.Form = h.form
+	sq, end := s.parse(&m, from, p.at, span[1])
+	last := from + int(sq.at[max(end, 1)-1]) + 1
+	if !isMessage(h, m, lead.string, p.buf[last:min(len(p.buf), last+40)]) {
+		return
+	}
+	s.read = last
+	m.complete()
+	m.Line, m.Rank = p.line, lead.rank
+	m.Logged = lead.logged && !raised(lead.string)
+	m.Text = excerpt(exceptionName(lead.string) + " " + string(p.buf[headAt:last]))
+	m.Generation = generation(m, lead.string)
+	if s.log.repeats(m) {
+		return
+	}
+	m.Traceback = tracebackAround(p, last, m.Rank)
+	if len(s.log.Messages) == 0 {
+		s.log.LastStep = lastStep(p)
+	}
+	s.log.Messages = keepEnds(s.log.Messages, m, keepMessages, &s.log.Dropped)
+}
+
+// parse reads the phrases of a message that starts in buf[from:] and whose head ends at squeezed byte head. It squeezes no more text than
+// the message has: most are shorter than 1 KB, one with a long list of processes is not.
+func (s *scanner) parse(m *Message, from, at, head int) (sq squeezed, end int) {
+	empty := *m
+	for reach := 1 << 10; ; reach *= 4 {
+		sq = squeeze(s.buf[from:min(len(s.buf), at+reach)])
+		*m = empty
+		end = head + parseMessage(m, sq.text[head:])
+		if reach >= messageBytes || len(sq.text)-end > phraseBytes {
+			return sq, end
+		}
+	}
+}
+
+// stepReach is how many lines above a message a step counter counts as the last step.
+const stepReach = 40
+
+var step = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\b(\d{4,9})(?:/\d{4,9}\b|batch)`) })
+
+// lastStep returns the last step of at least 1000 that a progress line above the message names, 0 none.
+func lastStep(p place) int {
+	read := 0
+	for l := range p.behind() {
+		if m := step().FindStringSubmatch(l.string); m != nil {
+			return max(0, firstInt(m[1:]))
+		}
+		if read++; read == stepReach {
+			break
+		}
+	}
+	return 0
+}
+
+// placeBefore finds the line of an earlier offset.
+func (s *scanner) placeBefore(p place) place {
+	moved := s.placeAt(p.at)
+	moved.line = p.line - strings.Count(string(p.buf[p.at:p.start]), "\n")
+	return moved
+}
+
+// findHead returns the first head that covers or follows the watched word, or the last one before it.
+func findHead(sq squeezed, word int) (head, []int) {
+	var best head
+	var span []int
+	for _, h := range grammar().heads {
+		for _, at := range h.pattern.FindAllStringIndex(sq.text[:min(len(sq.text), leadBytes+600)], 4) {
+			if int(sq.at[at[0]]) > word { // begins behind the word: it will be found by its own
+				break
+			}
+			if span == nil || at[0] > span[0] || at[0] == span[0] && at[1] > span[1] {
+				best, span = h, at
+			}
+		}
+	}
+	if span == nil {
+		return headless(sq.text)
+	}
+	return best, span
+}
+
+// headless finds a message whose first words were cut off: what is left begins with the request.
+func headless(text string) (head, []int) {
+	if i := strings.Index(text, "Triedtoallocate"); i >= 0 {
+		return head{form: FormCUDA, needs: withCard}, []int{i, i}
+	}
+	return head{}, nil
+}
+
+// judgement holds the patterns that tell a message from talk about messages.
+type judgement struct{ exception, failed, talk, quote, code *regexp.Regexp }
+
+var judge = sync.OnceValue(func() judgement {
+	return judgement{
+		// nothing but the name of an exception, as Python prints it
+		exception: regexp.MustCompile(`^(?:[\w.]+\.)?(\w*(?:Error|Exception|Failure|error)):?\s*(?:['"(\[]*)$`),
+		failed:    regexp.MustCompile(`(?i)(?:error|exception|failed|failure|crashed|caught|oom)[\w.]*[\])]?\s*[:\-(]*\s*['"]?$`),
+		talk: regexp.MustCompile(`(?i)^\s*(?:#|//|--|\*\s)|\b(?:if|avoid|avoids|prevent|prevents|may|might|could|can|when|whenever|unless|fix|handle|case|possible|` +
+			`help|e\.g\.|such as|like|should|would|until|without|example|errors? like|simulate)\b`),
+		// what stands before a message with numbers that somebody quotes
+		quote: regexp.MustCompile(`(?i)^\s*(?:#|//|--\s)|\b(?:e\.g\.|such as|for example|errors? like|looks? like|if you (?:see|get|hit))`),
+		code:  regexp.MustCompile(`\b(?:raise|print|assert|except|return|logger\.\w+|logging\.\w+|warnings?\.warn)\b[^:]*\(?\s*[fr]?['"]?$|\bin str\(|^if\b|^elif\b`),
+	}
+})
+
+// raised tells whether the text before a message is the name of an exception and nothing else.
+func raised(lead string) bool { return lead == "" || judge().exception.MatchString(lead) }
+
+func exceptionName(lead string) string {
+	if m := judge().exception.FindStringSubmatch(lead); m != nil {
+		return lead
+	}
+	return ""
+}
+
+// speaks tells a comment, a line of code or a quotation by what stands before the head.
+func speaks(lead string) bool {
+	j := judge()
+	return j.code.MatchString(lead) || !raised(lead) && j.quote.MatchString(lead)
+}
+
+// isMessage tells a message from a comment, a line of code, a help text or a remark about such messages.
+func isMessage(h head, m Message, lead string, behind []byte) bool {
+	j := judge()
+	switch {
+	case h.needs == asException && !m.sized() && !raised(lead) && j.talk.MatchString(lead):
+		return false
+	case h.needs == withCard:
+		return m.TriedBytes >= 0 && m.TotalBytes >= 0
+	case h.needs == byItself || m.sized():
+		return true
+	case h.needs == withSize:
+		return false
+	case raised(lead):
+		return endsSentence(behind, lead != "")
+	}
+	return j.failed.MatchString(lead) && endsSentence(behind, true)
+}
+
+// endsSentence tells whether nothing that people would write follows the head; after an exception's name a full stop may be followed by anything.
+func endsSentence(behind []byte, named bool) bool {
+	line, _, _ := strings.Cut(string(behind), "\n")
+	line = strings.TrimLeft(line, " \t")
+	if line == "" || strings.ContainsRune("\r'\"*`)]\\", rune(line[0])) {
+		return true
+	}
+	if line[0] != '.' {
+		return false
+	}
+	line = strings.Trim(line, ".*'\"`)] \t\r")
+	return named || line == "" || strings.HasPrefix(line, "Tried") || strings.HasPrefix(line, `\n`)
+}
+
+// generation names what the phrases alone could not: class names and forms without phrases.
+func generation(m Message, lead string) string {
+	named := strings.Contains(lead, "OutOfMemoryError")
+	byForm := map[Form]string{FormTHC: "G0", FormAPI: "G0", FormDriver: "GD", FormAsync: "GA", FormAssert: "GN"}
+	switch {
+	case byForm[m.Form] != "":
+		return byForm[m.Form]
+	case named && (m.Generation == "G2" || m.Generation == "G2h"):
+		return "G2c"
+	case m.Generation == "" && strings.Contains(lead, "torch.OutOfMemoryError"):
+		return "G4" // the name is new in 2.5, the rest of the message is missing
+	}
+	return m.Generation
+}

@@ -1,0 +1,140 @@
+package oom
+
+// rule names a cause when it holds; the first rule that holds wins, so the table is in the order of the strength of the evidence.
+type rule struct {
+	name       string
+	holds      func(q *inquest) bool
+	cause      Cause
+	confidence string
+}
+
+const (
+	high   = "high"
+	medium = "medium"
+	low    = "low"
+)
+
+// rules is how a cause is found. The last rule always holds.
+func rules() []rule {
+	form := func(forms ...Form) func(*inquest) bool {
+		return func(q *inquest) bool {
+			for _, f := range forms {
+				if q.msg != nil && q.msg.Form == f {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	sign := func(kinds ...SignKind) func(*inquest) bool {
+		return func(q *inquest) bool { return q.before(q.log.sign(kinds...)) }
+	}
+	probe := func(stages ...string) func(*inquest) bool {
+		return func(q *inquest) bool { return q.msg != nil && q.fromProbe && isOneOf(q.stage, stages) }
+	}
+	frames := func(stages ...string) func(*inquest) bool {
+		return func(q *inquest) bool { return q.msg != nil && !q.fromProbe && isOneOf(q.stage, stages) }
+	}
+	all := func(tests ...func(*inquest) bool) func(*inquest) bool {
+		return func(q *inquest) bool {
+			for _, holds := range tests {
+				if !holds(q) {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	return []rule{
+		// what stops a run before any memory is used
+		{"the allocator refused its setting", sign(SignAllocatorConfig), AllocatorConfigError, high},
+
+		// the host
+		{"killed while the cgroup counted an OOM kill", func(q *inquest) bool { return q.killed() != nil && q.facts.CgroupOOMKills > 0 }, HostOOMKill, high},
+		{"a kernel, Slurm or Kubernetes says so", all(sign(SignOOMKiller), func(q *inquest) bool { return q.msg == nil }), HostOOMKill, high},
+
+		// messages of other programs and other devices
+		{"a JAX, TensorFlow or Theano message", form(FormXLA), JAXTF, high},
+		{"a HIP message", form(FormHIP), HIPROCm, high},
+		{"an MPS or XPU message", form(FormMPS, FormXPU), MPSXPU, high},
+		{"NCCL could not allocate", sign(SignNCCL), NCCLOOM, high},
+		{"cuBLAS or cuDNN could not allocate", sign(SignLibrary), CublasAllocFailed, medium},
+
+		// numbers that no change of the job explains
+		{"a size that no computer has", (*inquest).bogus, NotOOM, medium},
+		{"more allocated than the card has", func(q *inquest) bool {
+			return q.cuda() && q.msg.TotalBytes > 0 && q.msg.AllocatedBytes > q.msg.TotalBytes && q.msg.ReservedUnallocatedBytes < q.msg.TriedBytes
+		}, DriverUnifiedMemory, medium},
+		{"a driver call of expandable segments failed", form(FormDriver), DriverUnifiedMemory, medium},
+		{"much free, and the driver cannot tell processes apart", func(q *inquest) bool {
+			return q.unexplained() && q.msg.ownPartSeen && q.msg.ProcessBytes == Unknown
+		}, DriverUnifiedMemory, medium},
+		{"the driver could not tell why", form(FormAssert), Capacity, low},
+
+		// other holders of the card, holes in the own memory
+		{"a request beyond the whole card", func(q *inquest) bool { return q.cuda() && q.msg.TotalBytes > 0 && q.msg.TriedBytes > q.msg.TotalBytes }, SingleHugeAllocation, high},
+		{"cudaMallocAsync holds memory that nobody uses", (*inquest).asyncHoles, FragmentationCause, medium},
+		{"less than vLLM was told to take", form(FormServing), OtherProcess, low},
+		{"listed processes hold a large part", func(q *inquest) bool { return q.otherProcess() && q.others >= contextBytes }, OtherProcess, high},
+		{"the card is held outside this process", all(frames("optimizer-init", "model-load", "eval", "forward", "backward", ""), (*inquest).otherProcess, func(q *inquest) bool {
+			return q.msg.Form != FormAsync
+		}), OtherProcess, medium},
+		{"the card is held outside this process, seen by a probe", (*inquest).otherProcess, OtherProcess, medium},
+		{"twice the request lies in holes", func(q *inquest) bool {
+			return q.holes(plainHolesShare) && q.msg.ReservedUnallocatedBytes >= 2*q.msg.TriedBytes
+		}, FragmentationCause, high},
+		{"the request would fit into the holes", all((*inquest).plainFrames, func(q *inquest) bool { return q.holes(holesShare) }), FragmentationCause, medium},
+
+		// what the probe saw
+		{"probe: model load", probe("start", "model-load"), ModelLoad, high},
+		{"probe: first optimizer step", probe("optimizer-init"), OptimizerInit, high},
+		{"probe: evaluation", probe("eval"), EvalGenerate, high},
+		{"probe: loss", all(probe("forward", "backward"), (*inquest).logits), LogitsLoss, high},
+		{"probe: forward or backward", probe("forward", "backward"), Activation, high},
+		{"probe: a later optimizer step or a save", probe("optimizer-step", "checkpoint-save"), Capacity, high},
+
+		// what the log shows
+		{"frames: optimizer", frames("optimizer-init"), OptimizerInit, high},
+		{"frames: model load", frames("model-load"), ModelLoad, medium},
+		{"memory grew to the end", func(q *inquest) bool { _, _, _, ok := q.growth(); return q.msg != nil && ok }, LeakGrowth, medium},
+		{"frames: evaluation", frames("eval"), EvalGenerate, high},
+		{"frames: loss", all(frames("forward"), (*inquest).logits), LogitsLoss, high},
+		{"a quarter of the card in one request", func(q *inquest) bool { return q.cuda() && q.share(q.msg.TriedBytes) >= hugeShare }, SingleHugeAllocation, medium},
+		{"a CUDA call outside the allocator", form(FormAPI), CudaContextOOM, medium},
+		{"frames: forward or backward", frames("forward", "backward"), Activation, medium},
+		{"no numbers, no frames, thousands of steps", func(q *inquest) bool { return q.cuda() && !q.msg.sized() && q.log.LastStep > 0 }, LeakGrowth, low},
+		{"a memory fraction was the limit", func(q *inquest) bool { return q.cuda() && q.limited() }, Capacity, high},
+		{"more was free than was asked for", (*inquest).unexplained, Capacity, low},
+		{"numbers that add up to a full card", func(q *inquest) bool { return q.cuda() && q.msg.TotalBytes > 0 && q.msg.AllocatedBytes >= 0 }, Capacity, high},
+		{"a message without numbers", func(q *inquest) bool { return q.msg != nil }, Capacity, low},
+
+		// no message: how processes ended
+		{"bus error", func(q *inquest) bool { return q.log.sign(SignShm) != nil || q.bus() }, ShmBusError, medium},
+		{"SIGKILL, and nothing else to blame", all((*inquest).unblamed, func(q *inquest) bool {
+			return q.facts.CgroupOOMKills < 0 && (q.killed() != nil || q.log.sign(SignKilled) != nil)
+		}), HostOOMKill, medium},
+		{"SIGKILL, but the cgroup counted no OOM kill", all((*inquest).unblamed, func(q *inquest) bool {
+			return q.killed() != nil || q.log.sign(SignKilled) != nil
+		}), HostOOMKill, low},
+		{"no sign of a shortage", func(*inquest) bool { return true }, NotOOM, medium},
+	}
+}
+
+// plainFrames: no traceback, or one that fits fragmentation: the number test alone calls too much fragmentation.
+func (q *inquest) plainFrames() bool {
+	return q.stage == "" || q.stage == "forward" && !q.logits() || q.stage == "backward" || q.stage == "optimizer-step"
+}
+
+// unblamed: no exception, fault or request to stop stands in the log that would explain the end.
+func (q *inquest) unblamed() bool {
+	return q.log.Exception.Line == 0 && q.log.sign(SignFault, SignStopped, SignHostAllocation) == nil
+}
+
+func isOneOf(s string, list []string) bool {
+	for _, l := range list {
+		if s == l {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,122 @@
+package oom
+
+import "regexp"
+
+// SignKind is what a line is evidence of.
+type SignKind string
+
+// The kinds of signs.
+const (
+	SignAllocatorConfig SignKind = "allocator-config" // PyTorch refused the allocator setting
+	SignNCCL            SignKind = "nccl"             // NCCL or RCCL could not allocate on the device
+	SignLibrary         SignKind = "gpu-library"      // cuBLAS or cuDNN could not get their workspace
+	SignShm             SignKind = "shm"              // /dev/shm is full
+	SignOOMKiller       SignKind = "oom-killer"       // the kernel, Slurm, Kubernetes or Ray says that host memory ran out
+	SignKilled          SignKind = "killed"           // SIGKILL, by whom is not said
+	SignAgentKill       SignKind = "agent-kill"       // torchrun's own SIGKILL after its grace
+	SignStopped         SignKind = "stopped"          // asked to stop: time limit, preemption, a signal to the agent
+	SignHostAllocation  SignKind = "host-allocation"  // malloc, fork or numpy refused: host memory, but nobody was killed
+	SignFault           SignKind = "fault"            // a defect that has nothing to do with memory size
+)
+
+// signRule: a line with word is a sign of kind when the whole line matches pattern (nil: always) and, with raised, when only the
+// name of an exception stands before the word.
+type signRule struct {
+	kind    SignKind
+	word    string
+	pattern *regexp.Regexp
+	raised  bool
+}
+
+// signRules: the texts of PyTorch's allocator are those of c10/cuda/CUDAAllocatorConfig.cpp and c10/core/AllocatorConfig.cpp.
+func signRules() []signRule {
+	re := regexp.MustCompile
+	return []signRule{
+		{SignAllocatorConfig, "Unrecognized CachingAllocator option", nil, true},
+		{SignAllocatorConfig, "CachingAllocator option ", re(`must be|too small`), true},
+		{SignAllocatorConfig, "Unrecognized key '", re(`allocator config`), true},
+		{SignAllocatorConfig, "garbage_collect_threshold ", re(`too big|is invalid`), true},
+		{SignAllocatorConfig, "per_process_memory_fraction is invalid", nil, true},
+		{SignAllocatorConfig, "Error, expecting ", re(`expecting \S+ value|expecting`), true},
+		{SignAllocatorConfig, "Expected a single True/False argument", nil, true},
+		{SignAllocatorConfig, "Expected 'True' or 'False'", re(`ConfigTokenizer`), true},
+		{SignAllocatorConfig, "Error parsing CachingAllocator", nil, true},
+		{SignAllocatorConfig, "Index out of bounds in ConfigTokenizer", nil, false},
+		{SignAllocatorConfig, "Unknown allocator backend", nil, true},
+		{SignAllocatorConfig, "backend:cudaMallocAsync requires", nil, true},
+		{SignAllocatorConfig, "For roundups, the", nil, true},
+		{SignAllocatorConfig, "Number of register threads has to", nil, true},
+		{SignAllocatorConfig, "Pinned reserve segment size has to", nil, true},
+		{SignAllocatorConfig, "Allocator backend parsed at runtime", nil, false},
+
+		{SignNCCL, "Failed to CUDA calloc", nil, false},
+		{SignLibrary, "STATUS_ALLOC_FAILED", nil, false},
+		{SignLibrary, "CUBLAS_STATUS_NOT_INITIALIZED", re(`when calling`), false},
+		{SignLibrary, "find a valid cuDNN algorithm", nil, false},
+		{SignLibrary, "was unable to find an engine to execute", nil, true},
+
+		{SignShm, "insufficient shared memory", nil, false},
+		{SignShm, "workers are out of shared memory", nil, false},
+		{SignShm, "creating shared memory segment", nil, false},
+		{SignShm, "posix_fallocate failed", nil, false},
+		{SignShm, "shared memory object", re(`No space left|\(28\)|Cannot allocate`), false},
+		{SignShm, "Bus error", re(`(?i)signal|core dumped|EXIT STRING|encountered|killed|Fatal Python error`), false},
+		{SignShm, "/dev/shm", re(`No space left on device|is full`), false},
+
+		{SignOOMKiller, "Out of memory: Kill", re(`Out of memory: Kill(?:ed)? process`), false},
+		{SignOOMKiller, "cgroup out of memory", nil, false},
+		{SignOOMKiller, "oom-kill:", nil, false},
+		{SignOOMKiller, "oom-kill event", nil, false},
+		{SignOOMKiller, "oom_kill event", nil, false},
+		{SignOOMKiller, "oom_reaper: ", nil, false},
+		{SignOOMKiller, ": Out Of Memory", re(`srun|task`), false},
+		{SignOOMKiller, "OOMKilled", re(`(?i)reason|status|state|exit|terminated|^\W*OOMKilled\W*$`), false},
+		{SignOOMKiller, "due to the node running low on memory", nil, false},
+
+		{SignKilled, " Killed", re(`line \d+:\s+\d+ Killed\s|^\[?\d*\]?[-+]?\s*Killed\b`), false},
+		{SignKilled, "Killed\n", re(`^Killed\s*$`), false},
+		{SignAgentKill, "Unable to shutdown process", nil, false},
+		{SignStopped, "DUE TO TIME LIMIT", nil, false},
+		{SignStopped, "DUE TO PREEMPTION", nil, false},
+		{SignStopped, "death signal, shutting down", nil, false},
+		{SignStopped, " got signal: ", re(`SignalException`), false},
+
+		{SignHostAllocation, "Cannot allocate memory", nil, false},
+		{SignHostAllocation, "std::bad_alloc", nil, false},
+		{SignHostAllocation, "MemoryError: Unable to allocate", nil, false},
+		{SignHostAllocation, "can't allocate memory: you tried", nil, false},
+
+		{SignFault, "device-side assert triggered", nil, false},
+		{SignFault, "illegal memory access", nil, false},
+		{SignFault, "uncorrectable ECC error", nil, false},
+		{SignFault, "Watchdog caught collective operation timeout", nil, false},
+		{SignFault, "out of resource: shared memory", nil, false},
+		{SignFault, "Disk quota exceeded", nil, false},
+		{SignFault, "No space left on device", nil, false},
+		{SignFault, "Too many open files", nil, false},
+		{SignFault, "Segmentation fault", nil, false},
+		{SignFault, "Cuda failure 999", nil, false},
+		{SignFault, "unspecified launch failure", nil, false},
+	}
+}
+
+// read takes the line as a sign if the rule holds.
+func (r signRule) read(s *scanner, p place) {
+	segment := p.segment()
+	if r.pattern != nil && !r.pattern.MatchString(segment.string) {
+		return
+	}
+	lead := p.lead().string
+	if r.raised && !raised(lead) {
+		return
+	}
+	if j := judge(); j.code.MatchString(lead) || (lead != "" && !raised(lead) && j.talk.MatchString(lead)) {
+		return
+	}
+	s.log.addSign(p.sign(r.kind))
+}
+
+func (p place) sign(kind SignKind) Sign {
+	t := p.segment()
+	return Sign{Kind: kind, Rank: t.rank, PID: -1, Line: p.line, Text: excerpt(t.string)}
+}

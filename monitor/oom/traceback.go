@@ -1,0 +1,157 @@
+package oom
+
+import (
+	"iter"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Traceback is what the Python frames around a message say.
+type Traceback struct {
+	Stage string // a stage of the contract, "" unknown
+	// Logits: the frames are those of the loss or of the output layer; Nearest: the innermost frame of the project's own code.
+	Logits  bool
+	Nearest string
+}
+
+// stageRule tells a stage by the squeezed text of a traceback.
+type stageRule struct {
+	stage   string
+	logits  bool
+	pattern *regexp.Regexp
+}
+
+// stageRules in the order of their weight: an optimizer's frames stand below "train", loading frames below anything.
+// Evaluation comes before the forward pass that it calls, and before the loss.
+var stageRules = sync.OnceValue(func() []stageRule {
+	r := func(stage string, logits bool, patterns ...string) stageRule {
+		return stageRule{stage, logits, regexp.MustCompile(strings.Join(patterns, "|"))}
+	}
+	const in = `(?:,in|pyin|\din)_?`
+	return []stageRule{
+		r("optimizer-init", false, `[/\\]optim[/\\](?:adam|sgd|optimizer|_multi|adagrad|rmsprop|lion|lamb|nadam|radam|rprop|_functional)`, `exp_avg`, `_multi_tensor_`,
+			`_single_tensor_`, `_init_group`, `optimizer\.step\(`, `optim\.step\(`, `run_optimizer_step`, `initialize_optimizer_states`, `_maybe_opt_step`,
+			`_take_model_step`, in+`optimizer_step`),
+		r("model-load", false, `serialization\.py`, `from_pretrained\(`, `load_checkpoint`, `load_state_dict`, `_move_model_to_device`, `load_model\(`,
+			`module\.py(?:",line\d+,in|:\d+in|in)(?:convert|cuda|to)\b`, in+`convert`, `torch\.load\(`, in+`_materialize`, `safetensors`),
+		r("eval", false, in+`(?:evaluat|predict|generat|validat|infer|beam_search|sample\b)`, `\.(?:evaluate|predict|generate|validate|beam_search)\(`,
+			`nested_concat`, `pad_and_concatenate`),
+		r("forward", true, `cross_entropy`, `lm_head`, `log_softmax\(`, `logsumexp`, `logits\.float`, `output\.float\(`, `from_logits`, `_logps\(`, `loss_function\(`,
+			`empty_strided\w*\(\([^)]*\b(?:[3-9]\d{4}|\d{6})\)`), // a dimension of at least 30,000 is a vocabulary
+		r("backward", false, `\.backward\(`, in+`backward`, `run_backward`),
+		r("forward", false, in+`forward`, `_call_impl`, `forward_call\(`, `\bmodel\(`, `functional\.py`),
+		r("checkpoint-save", false, in+`(?:_?save|state_dict)`, `\.state_dict\(`),
+		r("model-load", false, `\.cuda\(`, `\.to\(`, `deepspeed\.initialize\(`, `,in__init__`, `pyin__init__`),
+	}
+})
+
+// A traceback is found by its frame lines: at most frameGap other lines lie between two of them (code, carets, lines of other ranks).
+const (
+	frameGap    = 12
+	framesReach = 200
+)
+
+type framePatterns struct{ line, python, launcher *regexp.Regexp }
+
+var frame = sync.OnceValue(func() framePatterns {
+	return framePatterns{
+		line:     regexp.MustCompile(`File "|^File$|^-*> *\d+ |❱|\.py in \w|\.py:\d+ in \w|> in <module>|^Cell In`),
+		python:   regexp.MustCompile(`File "([^"]+)", line (\d+), in (\S+)`),
+		launcher: regexp.MustCompile(`bin/(?:torchrun|accelerate|deepspeed)"|torch/distributed/(?:run|launcher|elastic)|load_entry_point`),
+	}
+})
+
+// tracebackAround reads the frames before a message, or when there are none (a message may stand before its traceback) those after it.
+func tracebackAround(p place, end, rank int) Traceback {
+	if before := framesBefore(p.behind(), rank); len(before) > 0 {
+		return readFrames(before)
+	}
+	return readFrames(framesAfter(firstLines(p.buf[end:min(len(p.buf), end+behindBytes/2)], 3*frameGap), rank))
+}
+
+// framesBefore returns the lines of the traceback that ends with the nearest line.
+func framesBefore(lines iter.Seq[text], rank int) []text {
+	var kept []text // the nearest first
+	gap, frames, read := 0, 0, 0
+	for l := range lines {
+		if read++; read > framesReach || gap > frameGap {
+			break
+		}
+		if ofOtherRank(l, rank) {
+			continue
+		}
+		if strings.Contains(l.string, "Traceback (most recent call last)") || strings.Contains(l.string, "out of memory") ||
+			strings.Contains(l.string, "During handling of the above") {
+			break
+		}
+		kept = append(kept, l)
+		gap++
+		if frame().line.MatchString(l.string) {
+			gap, frames = 0, len(kept)
+		}
+	}
+	kept = kept[:frames]
+	slices.Reverse(kept)
+	return kept
+}
+
+// framesAfter returns the lines of a traceback that begins soon, unless it is that of the launcher.
+func framesAfter(lines []text, rank int) []text {
+	var kept []text
+	seen, gap := false, 0
+	for _, l := range lines {
+		if ofOtherRank(l, rank) {
+			continue
+		}
+		switch {
+		case frame().launcher.MatchString(l.string) || strings.Contains(l.string, "During handling of the above"):
+			return kept
+		case frame().line.MatchString(l.string):
+			seen, gap = true, 0
+		default:
+			gap++
+		}
+		if gap > frameGap {
+			return kept
+		}
+		if seen {
+			kept = append(kept, l)
+		}
+	}
+	return kept
+}
+
+// ofOtherRank: a line that names a rank belongs to that rank; one without a name may belong to any.
+func ofOtherRank(l text, rank int) bool { return l.rank >= 0 && rank >= 0 && l.rank != rank }
+
+func readFrames(lines []text) Traceback {
+	var t Traceback
+	var all strings.Builder
+	for _, l := range lines {
+		all.WriteString(l.string)
+		m := frame().python.FindStringSubmatch(l.string)
+		if m != nil && !strings.Contains(m[1], "-packages") && !frame().launcher.MatchString(l.string) {
+			t.Nearest = m[1] + ":" + m[2] + " in " + m[3]
+		}
+	}
+	joined := squeezeCode(all.String())
+	for _, r := range stageRules() {
+		if r.pattern.MatchString(joined) {
+			t.Stage, t.Logits = r.stage, r.logits
+			break
+		}
+	}
+	return t
+}
+
+// squeezeCode drops white space and box characters, as wraps put them into frames too, but keeps quotes.
+func squeezeCode(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r <= ' ' || r >= 0x7f {
+			return -1
+		}
+		return r
+	}, s)
+}

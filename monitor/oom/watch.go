@@ -1,0 +1,103 @@
+package oom
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// messageWords are in every message; one that a hard wrap cuts in two leaves another.
+var messageWords = []string{
+	"out of memory", "Out of memory while", "Tried to allocate", "exceed allowed memory", "NVML_SUCCESS ==", "failed with OOM on device",
+	"RESOURCE_EXHAUSTED: ", "OOM when allocating", "Free memory on device",
+	"cuda runtime error (2", "CUDA driver error", "memory allocation failed", "while trying to alloc", "has a total capac", "total capacity; ",
+}
+
+// growthWords are how training programs print the GPU memory in use; a number follows.
+var growthWords = []string{"gpu_mem", "max mem: ", "memory(GiB)", "memory: ", "| allocated: "}
+
+// watched returns the words that a log is searched for, and who reads what stands there.
+func watched() (words []string, readers []reader) {
+	watch := func(word string, read reader) {
+		words, readers = append(words, word), append(readers, read)
+	}
+	placed := func(read func(*scanner, place)) reader {
+		return func(s *scanner, at int) { read(s, s.placeAt(at)) }
+	}
+	for _, w := range messageWords {
+		watch(w, placed(readMessage))
+	}
+	for _, r := range signRules() {
+		watch(r.word, placed(r.read))
+	}
+	for _, r := range exitRules() {
+		watch(r.word, placed(r.read))
+	}
+	for _, w := range growthWords {
+		watch(w, func(s *scanner, at int) { readGrowth(s, at+len(w), w) })
+	}
+	watch("Error: ", placed(readException))
+	return words, readers
+}
+
+// readGrowth notes the figure behind the word until the first message: what follows a death says nothing about its cause.
+// It stands on every step's line of some logs, so it does without patterns.
+func readGrowth(s *scanner, at int, word string) {
+	if len(s.log.Messages) > 0 {
+		return
+	}
+	v, ok := leadingFigure(s.buf[at:])
+	if !ok {
+		return
+	}
+	if s.log.Growth[word] == nil {
+		s.log.Growth[word] = &Series{}
+	}
+	s.log.Growth[word].add(v)
+}
+
+// leadingFigure reads the number at the start of rest, behind at most four quotes, colons and spaces.
+func leadingFigure(rest []byte) (float64, bool) {
+	rest = rest[:min(len(rest), 24)]
+	for i := 0; i < 4 && len(rest) > 0 && strings.IndexByte(`'":= `, rest[0]) >= 0; i++ {
+		rest = rest[1:]
+	}
+	digits := 0
+	for digits < len(rest) && (rest[digits] == '.' || '0' <= rest[digits] && rest[digits] <= '9') {
+		digits++
+	}
+	if digits == 0 {
+		return 0, false
+	}
+	v, err := strconv.ParseFloat(string(rest[:digits]), 64)
+	return v, err == nil
+}
+
+// echoes are exceptions by which a launcher or a surviving rank repeats another's failure.
+var echo = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException|BrokenPipeError|Connection\w*Error|` +
+		`DistBackendError|RayTaskError|SignalException|DistNetworkError|EOFError`)
+})
+
+// readException notes the last exception that is a cause in its own right.
+func readException(s *scanner, p place) {
+	lead := clean(p.buf[p.start : p.at+len("Error: ")])
+	if lead.string == "" || !raised(lead.string) || echo().MatchString(lead.string) {
+		return
+	}
+	if sign := p.sign(SignFault); !s.isMessageLine(p) {
+		s.log.Exception = sign
+	}
+}
+
+// isMessageLine tells whether the exception at p is an out-of-memory message.
+func (s *scanner) isMessageLine(p place) bool {
+	seg := p.segment().string
+	for _, h := range grammar().heads {
+		if h.pattern.MatchString(squeeze([]byte(seg)).text) {
+			return true
+		}
+	}
+	return false
+}
