@@ -1,0 +1,106 @@
+// Package estimate predicts the memory of each GPU of a training run, by component and by stage, from the job, the
+// architecture and the device alone: it reads no file, asks no GPU and runs no Python.
+//
+// The peak is that of the worst moment, never the sum of everything: activations shrink while gradients grow, the optimizer's
+// temporaries appear after both, and the first step has no optimizer state yet.
+package estimate
+
+// DefaultActivationFactor is the factor of the rough rule batch x seq x hidden x layers x factor (bytes): what a layer keeps under
+// 16-bit training with full recomputation of its widest parts. Layers without checkpointing keep three times as much.
+const DefaultActivationFactor = 16
+
+// DefaultOptions pins nothing and wants a tenth of the device free.
+func DefaultOptions() Options {
+	return Options{ActivationBytes: -1, ContextBytes: -1, HeadroomPercent: 10}
+}
+
+// Run predicts memory. It fails when there is no model, when a setting is out of range, or when it names an optimizer, a dtype or
+// a sharding that has no formula; everything merely unknown becomes an assumption and widens the interval.
+func Run(in Input) (*Estimate, error) {
+	p, err := predict(in)
+	if err != nil {
+		return nil, err
+	}
+	out := &Estimate{
+		Schema: Schema,
+		Model:  ModelSize{Name: p.arch.Name, Parameters: p.arch.Parameters(), TrainableParameters: p.trainable()},
+		Job:    in.Job,
+		GPU: GPUSize{Name: in.Hardware.Name, Kind: in.Hardware.Kind, Count: in.Hardware.Count,
+			TotalBytes: in.Hardware.TotalBytes, Origin: in.Hardware.Origin},
+		PerGPU:      p.perGPU(),
+		Stages:      p.stages,
+		Ranks:       p.ranks,
+		Bottleneck:  p.peak.Components.Bottleneck().String(),
+		Assumptions: p.notes.list,
+	}
+	out.PerGPU.LowBytes, out.PerGPU.HighBytes = p.interval()
+	out.judge(in)
+	return out, nil
+}
+
+// judge compares the prediction with the device, if there is one.
+func (e *Estimate) judge(in Input) {
+	if in.Hardware.Kind == "" || in.Hardware.TotalBytes <= 0 {
+		return
+	}
+	total := in.Hardware.TotalBytes
+	usable := total - int64(float64(total)*in.Options.HeadroomPercent/100)
+	fits := e.PerGPU.DeviceBytes <= usable
+	headroom := total - e.PerGPU.DeviceBytes
+	e.Fits, e.HeadroomBytes = &fits, &headroom
+}
+
+// A prediction is the worst rank's stages, and what the interval needs besides.
+type prediction struct {
+	*scenario
+	overhead overhead
+	stages   []StageMemory
+	peak     StageMemory
+	ranks    []Rank
+}
+
+// predict walks all pipeline stages and keeps the worst.
+func predict(in Input) (*prediction, error) {
+	s, err := newScenario(in)
+	if err != nil {
+		return nil, err
+	}
+	p := &prediction{scenario: s, overhead: s.overhead()}
+	for stage := range s.pp {
+		stages, err := s.rankOf(stage).timeline(p.overhead)
+		if err != nil {
+			return nil, err
+		}
+		peak := stages[0]
+		for _, m := range stages {
+			if m.DeviceBytes > peak.DeviceBytes {
+				peak = m
+			}
+		}
+		p.ranks = append(p.ranks, Rank{PipelineStage: int(stage), AllocatedBytes: peak.AllocatedBytes, DeviceBytes: peak.DeviceBytes})
+		if stage == 0 || peak.DeviceBytes > p.peak.DeviceBytes {
+			p.stages, p.peak = stages, peak
+		}
+	}
+	return p, nil
+}
+
+func (p *prediction) perGPU() PerGPU {
+	return PerGPU{
+		AllocatedBytes: p.peak.AllocatedBytes,
+		ReservedBytes:  p.peak.AllocatedBytes + p.peak.Components[Fragmentation],
+		DeviceBytes:    p.peak.DeviceBytes,
+		PeakStage:      p.peak.Stage,
+		Components:     p.peak.Components,
+	}
+}
+
+// trainable counts the trained parameters of the whole model.
+func (p *prediction) trainable() int64 {
+	if !p.adapters() {
+		return p.arch.Parameters()
+	}
+	whole := *p.scenario
+	whole.tp, whole.pp, whole.notes = 1, 1, notes{}
+	return count(whole.rankOf(0).trained, nil)
+}

@@ -1,0 +1,122 @@
+package estimate
+
+import (
+	"math"
+	"slices"
+
+	"oomguard/preflight/job"
+)
+
+// measuredTypes are the model types whose activations agree with simulated runs of the real code to a fraction of a percent
+// (testdata/simulated_cases.json); for others the common layer is an approximation.
+var measuredTypes = []string{"llama", "mistral", "qwen2", "qwen3", "gemma", "gpt2", "gpt_neox"}
+
+const (
+	measuredError   = 0.03 // of activations, logits and temporaries: kernels differ in their working memory
+	unmeasuredError = 0.15
+	// roughUpperFactor is the bytes per token, layer and hidden element of an ordinary gated layer without checkpointing under
+	// autocast: the upper end of what unknown activations may be.
+	roughUpperFactor = 60
+)
+
+// An alternative is another value that an unknown setting may well have.
+type alternative struct {
+	unknown func(*scenario) bool
+	apply   func(*job.Job, *scenario)
+}
+
+func unset[T any](field func(*job.Job) *job.Setting[T]) func(*scenario) bool {
+	return func(s *scenario) bool { return !field(s.job).Known }
+}
+
+func with[T any](field func(*job.Job) *job.Setting[T], value T) alternative {
+	return alternative{unset(field), func(j *job.Job, _ *scenario) { *field(j) = job.Setting[T]{Value: value, Known: true} }}
+}
+
+// alternatives is, for each setting that moves memory most, the values to try when it is unknown.
+var alternatives = [][]alternative{
+	{with(microBatch, 4)},
+	{with(seqLen, 512), {unset(seqLen), func(j *job.Job, s *scenario) {
+		longest := 2 * s.defaultSequence()
+		if s.arch.MaxPositions > 0 {
+			longest = min(s.arch.MaxPositions, longest)
+		}
+		seqLen(j).Offer(int(longest), "")
+	}}},
+	{with(attention, "eager"), with(attention, "flash_attention_2")},
+	{with(paramDtype, "fp32"), {func(s *scenario) bool { return !s.job.ParamDtype.Known && s.precision.compute == 2 },
+		func(j *job.Job, _ *scenario) { paramDtype(j).Offer("bf16", "") }}},
+	{with(checkpointing, "full")},
+	{with(optimizerName, "sgd")},
+	{with(gradAccum, 2)},
+}
+
+func microBatch(j *job.Job) *job.Setting[int]       { return &j.MicroBatch }
+func seqLen(j *job.Job) *job.Setting[int]           { return &j.SeqLen }
+func gradAccum(j *job.Job) *job.Setting[int]        { return &j.GradAccum }
+func attention(j *job.Job) *job.Setting[string]     { return &j.Attention }
+func paramDtype(j *job.Job) *job.Setting[string]    { return &j.ParamDtype }
+func checkpointing(j *job.Job) *job.Setting[string] { return &j.Checkpointing }
+func optimizerName(j *job.Job) *job.Setting[string] { return &j.Optimizer }
+
+// interval bounds the device's memory: formulas' own error, fragmentation, context and NCCL, and what each unknown setting could
+// change if it were otherwise.
+func (p *prediction) interval() (low, high int64) {
+	c := p.peak.Components
+	share := unmeasuredError
+	if slices.Contains(measuredTypes, p.arch.Type) || p.pinned() {
+		share = measuredError
+	}
+	slack := int64(share * float64(c[Activations]+c[Logits]+c[Temporaries]+c[Communication]))
+	if p.pinned() {
+		slack = int64(share * float64(c[Temporaries]+c[Communication]))
+	}
+	_, fragmented := p.fragmentation(c)
+	low = p.peak.DeviceBytes - slack - c[Fragmentation] - (c[Context] - p.overhead.contextLow)
+	high = p.peak.DeviceBytes + slack + fragmented - c[Fragmentation] + p.overhead.contextHigh - c[Context]
+	down, up := p.unknownSettings()
+	low = max(low-down, min(low, p.overhead.contextLow))
+	return low, high + up + p.unknownActivations()
+}
+
+// unknownSettings re-runs the prediction with the alternatives of every unknown setting, one setting at a time.
+func (p *prediction) unknownSettings() (down, up int64) {
+	for _, group := range alternatives {
+		var lowest, highest int64
+		for _, a := range group {
+			if !a.unknown(p.scenario) {
+				continue
+			}
+			in := p.in
+			changed := *p.job
+			in.Job = &changed
+			a.apply(&changed, p.scenario)
+			other, err := predict(in)
+			if err != nil {
+				continue // the alternative contradicts what is known, so it is not possible
+			}
+			delta := other.peak.DeviceBytes - p.peak.DeviceBytes
+			lowest, highest = min(lowest, delta), max(highest, delta)
+		}
+		down, up = down-lowest, up+highest
+	}
+	return down, up
+}
+
+// unknownActivations is how much a model known only by its parameter count may need for them.
+func (p *prediction) unknownActivations() int64 {
+	opt := p.in.Options
+	if p.sized() && p.arch.Hidden > 0 || opt.ActivationBytes >= 0 || opt.ActivationFactor > 0 {
+		return 0
+	}
+	hidden, layers := typicalSizes(p.arch.Parameters())
+	return int64(min(roughUpperFactor*float64(p.tokens())*hidden*layers/float64(p.tp*p.pp), maxActivationBytes))
+}
+
+// typicalSizes are hidden size and layers of a transformer with that many parameters: 12 x layers x hidden^2 of them, and 128
+// times as wide as it is deep (GPT-3's and Llama's table of sizes).
+func typicalSizes(parameters int64) (hidden, layers float64) {
+	layers = math.Round(math.Cbrt(float64(parameters) / (12 * 128 * 128)))
+	layers = max(layers, 1)
+	return 128 * layers, layers
+}

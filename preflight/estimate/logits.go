@@ -1,0 +1,98 @@
+package estimate
+
+// A lossRule is the memory of logits and loss in bytes per token and vocabulary entry, by the width of computation.
+// It holds for the whole vocabulary; chunked kinds have none of it and a fixed part instead.
+type lossRule struct {
+	// peak of the forward pass, peak of the backward pass
+	forward, backward int64
+	// chunk > 0: that many tokens' logits at a time, at 12 bytes each.
+	chunk int64
+	// gradientsAtLoss: the head's gradient and that of its input are computed in the forward pass.
+	gradientsAtLoss bool
+}
+
+// lossRules by the kind of loss. The numbers of "none" are measured (see testdata/simulated_cases.json): transformers' loss
+// turns 16-bit logits (2) into fp32 (4) and keeps log_softmax's output (4); in backward that output, the gradient of nll and
+// that of softmax are alive at once (12). fp32 logits need no copy (8 in forward).
+var lossRules = map[string]lossRule{
+	"none": {forward: 10, backward: 12},
+	// TRL computes the loss for 256 tokens at a time under checkpointing (trl sft_config.py).
+	"chunked": {chunk: 256},
+	// Liger's fused linear cross entropy works on chunks and computes gradients at once (fused_linear_cross_entropy.py).
+	"liger-flce": {gradientsAtLoss: true},
+	// Cut cross entropy never builds logits in memory (Wijmans et al. 2024).
+	"cut-ce": {},
+	// A Triton kernel over logits that were built as a whole: 8 fits the slope of public A100 runs of Mistral-7B and Llama-3-8B
+	// at four batch sizes (fms-acceleration benchmarks, 7.9 to 8.4 bytes).
+	"triton-ce": {forward: 6, backward: 8},
+	// Fused vocabulary cross entropy of Transformer Engine and Megatron: logits in fp32, gradient in place.
+	"te":           {forward: 6, backward: 6},
+	"native-fused": {forward: 6, backward: 6},
+}
+
+// lossMemory is the logits component of a micro-batch, in bytes.
+type lossMemory struct {
+	forward, backward int64 // peaks
+	gradient          int64 // when the head's matrix product runs backward
+	held              int64 // through the rest of backward
+}
+
+// lossMemory is the memory of logits and loss on the last pipeline stage.
+func (r *rank) lossMemory() lossMemory {
+	width := r.arch.LogitsWidth
+	if width == 0 && r.arch.Causal {
+		width = r.arch.Vocab
+	}
+	if !r.last || width == 0 {
+		return lossMemory{}
+	}
+	tokens, vocab := r.tokens(), ceilDiv(width, r.tp)
+	c := r.precision.compute
+	rule, ok := lossRules[r.loss]
+	if !ok {
+		r.notes.assume("a loss over full logits", "the fused loss "+r.loss+" has no formula here", true)
+		rule = lossRules["none"]
+	}
+	switch {
+	case rule.chunk > 0:
+		z := 12 * min(rule.chunk, tokens) * vocab
+		return lossMemory{forward: z, backward: z}
+	case rule.gradientsAtLoss:
+		// chunks of next_pow2(T / ceil(V/h)) rows, the gradient of the input and that of the head's weight
+		rows := nextPowerOf2(ceilDiv(tokens, ceilDiv(vocab, max(r.arch.Hidden, 1))))
+		grads := tokens * r.arch.Hidden * c
+		if !r.adapters() {
+			grads += vocab * r.arch.Hidden * c
+		}
+		return lossMemory{forward: grads + 2*c*rows*vocab, backward: grads, gradient: grads}
+	case rule.backward == 0:
+		return lossMemory{forward: 4 * tokens, backward: 4 * tokens}
+	}
+	if c == 4 && rule.forward > 8 {
+		rule.forward = 8
+	}
+	logits := c * tokens * vocab
+	var capped, held int64
+	if r.arch.FinalSoftcap { // tanh keeps its output, in the logits' own dtype
+		capped = logits
+	}
+	if r.framework("custom") {
+		// A loop of one's own holds the model's output in a variable until the next step; Trainer drops it before backward.
+		held = logits
+		r.notes.assume("the loop keeps the logits through backward", "usual in hand-written training loops", false)
+	}
+	return lossMemory{
+		forward:  rule.forward*tokens*vocab + capped,
+		backward: rule.backward*tokens*vocab + capped + held,
+		gradient: logits + capped + held,
+		held:     held,
+	}
+}
+
+func nextPowerOf2(n int64) int64 {
+	p := int64(1)
+	for p < n {
+		p *= 2
+	}
+	return p
+}

@@ -1,0 +1,250 @@
+package estimate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"oomguard/preflight/job"
+	"oomguard/preflight/model"
+)
+
+// settleMethod reads what is trained: everything, or adapters on a frozen base that may be quantised.
+func (s *scenario) settleMethod() error {
+	j := s.job
+	method := j.Method.Or("full")
+	s.lora = j.LoRA.Or(nil)
+	s.quant = s.quantisation(method)
+	switch method {
+	case "full":
+		if s.lora == nil && s.quant == nil {
+			return nil
+		}
+	case "lora", "qlora", "lora8bit":
+	default:
+		s.notes.assume("every weight is trained", fmt.Sprintf("method %q has no formula here", method), true)
+		s.lora, s.quant = nil, nil
+		return nil
+	}
+	if s.lora == nil && !s.sized() && !j.Method.Known {
+		s.lora, s.weightsOnly = &job.LoRA{R: 1}, true
+		s.notes.assume("the quantised weights alone: nothing that is trained beside them is counted",
+			"no adapters are named; give --method lora and --lora-r, and --model for their size", true)
+	}
+	if s.lora == nil {
+		s.lora = &job.LoRA{R: 8, Alpha: 8} // peft LoraConfig defaults
+		s.notes.assume("LoRA of rank 8 on PEFT's default modules", "the adapter's settings are unknown: "+reason(j.LoRA), true)
+	}
+	if s.lora.R < 1 || s.lora.R > 1<<20 {
+		return fmt.Errorf("lora r = %d: want 1 or more", s.lora.R)
+	}
+	if s.sized() {
+		if _, err := s.arch.LoRATargets(s.lora.Targets); err != nil {
+			return err
+		}
+	} else if !s.weightsOnly {
+		s.notes.assume("adapters of half a percent of the parameters", "their size needs the model's shapes; give --model", true)
+	}
+	if s.quant != nil && !j.BaseDtype.Known && s.sized() {
+		s.notes.assume("embeddings, norms and head in fp32", "prepare_model_for_kbit_training casts what is not quantised (peft/utils/other.py)", false)
+	}
+	if s.quant != nil && !s.sized() {
+		s.notes.assume("every parameter is quantised", "embeddings and head are not, but --params does not tell their size", true)
+	}
+	return nil
+}
+
+func (s *scenario) quantisation(method string) *job.Quant {
+	if q := s.job.Quant.Or(nil); q != nil {
+		return q
+	}
+	switch a := s.arch; {
+	case a.QuantMethod != "":
+		return &job.Quant{Method: a.QuantMethod, Bits: a.QuantBits, Type: a.QuantType, Double: a.QuantDouble, ComputeDtype: a.QuantComputeDtype}
+	case method == "lora8bit":
+		return &job.Quant{Method: "bnb", Bits: 8, Type: "int8"}
+	case method == "qlora":
+		s.notes.assume("nf4 without double quantisation", "the quantisation is unknown: "+reason(s.job.Quant), true)
+		return &job.Quant{Method: "bnb", Bits: 4, Type: "nf4"}
+	}
+	return nil
+}
+
+// baseWidth is the bytes of a frozen weight that is not quantised.
+func (s *scenario) baseWidth() int64 {
+	if w, ok := dtypeBytes[s.job.BaseDtype.Or("")]; ok {
+		return w
+	}
+	if s.quant != nil {
+		return 4
+	}
+	if w, ok := dtypeBytes[s.arch.Dtype]; ok {
+		s.notes.assume("frozen weights in "+s.arch.Dtype, "dtype of the model's config", false)
+		return w
+	}
+	s.notes.assume("frozen weights in bf16", "base_dtype is unknown: "+reason(s.job.BaseDtype), true)
+	return 2
+}
+
+// frozenBytes is what the frozen base takes on this rank.
+func (r *rank) frozenBytes() int64 {
+	width := r.baseWidth()
+	var sum int64
+	for _, w := range r.base {
+		if r.quant != nil && w.Role == model.Linear {
+			sum += w.repeat * quantisedBytes(w, r.quant)
+			continue
+		}
+		sum += width * w.total()
+	}
+	return sum
+}
+
+// quantisedBytes is one quantised matrix with its scales.
+func quantisedBytes(w weight, q *job.Quant) int64 {
+	n := w.elements
+	switch {
+	case q.Method != "" && q.Method != "bnb" && q.Method != "bitsandbytes":
+		// GPTQ and AWQ: an fp16 scale and a packed zero point for each group of 128.
+		const group = 128
+		bits := int64(max(q.Bits, 1))
+		return ceilDiv(n*bits, 8) + ceilDiv(n, group)*2 + ceilDiv(ceilDiv(n, group)*bits, 8)
+	case q.Bits == 8:
+		if w.shapeless {
+			return n
+		}
+		return n + 4*n/max(w.Shape[len(w.Shape)-1], 1) // bitsandbytes SCB: an fp32 scale a row
+	case q.Double:
+		// blocks of 64 with one-byte scales, those in blocks of 256 with fp32 scales (bitsandbytes/functional.py)
+		return ceilDiv(n, 2) + ceilDiv(n, 64) + 4*ceilDiv(n, 64*256)
+	default:
+		return ceilDiv(n, 2) + 4*ceilDiv(n, 64)
+	}
+}
+
+// dequantisedBytes is the 16-bit copy that one quantised matrix product holds at a time (bitsandbytes MatMul4Bit).
+func (r *rank) dequantisedBytes() int64 {
+	if r.quant == nil || !r.sized() {
+		return 0
+	}
+	var most int64
+	for _, w := range r.base {
+		if w.Role == model.Linear {
+			most = max(most, w.elements)
+		}
+	}
+	return most * r.precision.compute
+}
+
+// adapted lists the modules of this rank that carry an adapter.
+func (r *rank) adapted() []weight {
+	targets, err := r.arch.LoRATargets(r.lora.Targets) // settleMethod has refused what fails here
+	if err != nil {
+		return nil
+	}
+	var out []weight
+	for _, t := range targets {
+		w := r.slice(t.Tensor, layerUnit, t.Count*r.layers/max(r.arch.Layers, 1))
+		switch {
+		case strings.Contains(t.Path, "*"):
+		case t.Role == model.Embedding:
+			w.unit, w.repeat = embeddingUnit, oneIf(r.first)
+		default:
+			w.unit, w.repeat = finalUnit, oneIf(r.last)
+		}
+		if w.repeat > 0 {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+func oneIf(yes bool) int64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// adapterWeights are the matrices A [r, in] and B [out, r] of every adapted module, DoRA's magnitudes, and the trainable copies
+// of modules_to_save.
+func (r *rank) adapterWeights() []weight {
+	if r.weightsOnly {
+		return nil
+	}
+	if !r.sized() {
+		n := max(r.base[0].elements/200, 1)
+		return []weight{{unit: layerUnit, repeat: 1, elements: n, shapeless: true, Tensor: model.Tensor{Role: model.Linear}}}
+	}
+	rank := int64(r.lora.R)
+	var out []weight
+	add := func(w weight, role model.Role, shape ...int64) {
+		t := model.Tensor{Module: w.Module, Role: role, Shape: shape}
+		out = append(out, weight{Tensor: t, unit: w.unit, repeat: w.repeat, elements: t.Elements()})
+	}
+	for _, w := range r.adapted() {
+		add(w, model.Linear, rank, w.Shape[1])
+		add(w, model.Linear, w.Shape[0], rank)
+		switch {
+		case r.lora.DoRA && w.Role == model.Embedding:
+			add(w, model.Other, w.Shape[1])
+		case r.lora.DoRA:
+			add(w, model.Other, w.Shape[0])
+		}
+	}
+	for _, w := range r.base {
+		if slices.Contains(r.lora.ModulesToSave, w.Module) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// adapterActivations is what the adapters of one layer keep for backward on top of the frozen base, in bytes a token.
+//
+//	adapter dtype as the base, no dropout: one copy of each distinct input, shared, unless attention keeps it anyway
+//	wider adapters or dropout: an own copy for each module, plus dropout's one-byte mask
+//
+// and in every case the rank-wide product between A and B (measured with saved-tensor hooks on PEFT's formulas).
+func (r *rank) adapterActivations() int64 {
+	width := r.precision.param
+	if r.precision.autocast {
+		width = r.precision.compute
+	}
+	dropout := r.lora.Dropout > 0
+	shared := r.precision.param == r.precision.compute && !dropout
+	seen := map[string]bool{}
+	var perToken int64
+	for _, w := range r.adapted() {
+		if w.unit != layerUnit {
+			continue
+		}
+		in := w.Shape[1]
+		perToken += width * int64(r.lora.R)
+		group := inputGroup(w.Module)
+		switch {
+		case !shared:
+			perToken += width * in
+		case !seen[group] && group != "attention output":
+			perToken += width * in
+			seen[group] = true
+		}
+		if dropout {
+			perToken += in
+		}
+	}
+	return perToken
+}
+
+// inputGroup names the tensor that a module reads, so that modules reading the same one share its copy.
+func inputGroup(module string) string {
+	switch module {
+	case "q_proj", "k_proj", "v_proj", "query", "key", "value":
+		return "attention input"
+	case "o_proj":
+		return "attention output"
+	case "gate_proj", "up_proj":
+		return "mlp input"
+	}
+	return module
+}

@@ -1,0 +1,230 @@
+package estimate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"oomguard/preflight/job"
+	"oomguard/preflight/model"
+)
+
+// A scenario is the job with every setting settled: known, or assumed and noted.
+type scenario struct {
+	in    Input
+	job   *job.Job
+	arch  *model.Architecture
+	notes notes
+
+	precision precision
+	optimizer optimizer
+	quant     *job.Quant // storage of frozen Linear weights; nil: not quantised
+	lora      *job.LoRA  // nil: every weight is trained
+	// weightsOnly: the weights are quantised and nothing says what is trained beside them, so nothing else is counted.
+	weightsOnly bool
+
+	batch, seq, accum int64 // sequences in a micro-batch, tokens of one on a rank, micro-batches a step
+	world, shards     int64 // processes; ranks that share model states
+	tp, pp, cp, ep    int64
+	sequenceParallel  bool
+
+	sharding, attention, loss, checkpointing string
+	offload                                  job.Offload
+}
+
+// Limits that keep every product inside int64 and refuse settings that no machine can train.
+const (
+	maxParameters = 1e15
+	maxSequence   = 1 << 24
+	maxTokens     = 1 << 28
+	maxDegree     = 1 << 20
+)
+
+func newScenario(in Input) (*scenario, error) {
+	if in.Job == nil {
+		return nil, errors.New("estimate: no job given")
+	}
+	s := &scenario{in: in, job: in.Job, arch: architecture(in)}
+	if s.arch == nil {
+		return nil, errors.New("estimate: no model known: give --model with a config.json, or --params")
+	}
+	if p := s.arch.Parameters(); p <= 0 || p > maxParameters {
+		return nil, fmt.Errorf("estimate: %s has %d parameters: want 1 to %.0e", s.arch.Name, p, float64(maxParameters))
+	}
+	s.settleWords()
+	steps := []func() error{s.settleLayout, s.settleBatch, s.settleMethod, s.settlePrecision, s.settleOptimizer}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return nil, fmt.Errorf("estimate: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// architecture prefers what the caller resolved over what the job carries.
+func architecture(in Input) *model.Architecture {
+	switch {
+	case in.Model != nil:
+		return in.Model
+	case in.Job.Architecture != nil:
+		return in.Job.Architecture
+	case in.Job.ModelParams.Known:
+		return model.FromParams(in.Job.ModelParams.Value)
+	}
+	return nil
+}
+
+// choose returns a known setting, or the fallback and a note.
+func choose[T any](s *scenario, set job.Setting[T], fallback T, key string) T {
+	if set.Known {
+		return set.Value
+	}
+	s.notes.assume(fmt.Sprintf("%s = %v", key, fallback), key+" is unknown: "+reason(set), true)
+	return fallback
+}
+
+func (s *scenario) settleWords() {
+	j := s.job
+	s.attention = j.Attention.Or("")
+	s.loss = j.FusedLoss.Or("none")
+	s.checkpointing = choose(s, j.Checkpointing, "none", "checkpointing")
+	s.offload = j.Offload.Or(job.Offload{})
+	if s.attention == "" && s.sized() {
+		// transformers picks SDPA where torch has it; TRL, torchtitan and Lightning leave it so.
+		s.attention = choose(s, j.Attention, "sdpa", "attention")
+	}
+}
+
+func (s *scenario) settleLayout() error {
+	j := s.job
+	for _, d := range []struct {
+		key string
+		set job.Setting[int]
+		to  *int64
+	}{{"tp", j.TP, &s.tp}, {"pp", j.PP, &s.pp}, {"cp", j.CP, &s.cp}, {"ep", j.EP, &s.ep}} {
+		if d.set.Known && (d.set.Value < 1 || d.set.Value > maxDegree) {
+			return fmt.Errorf("%s = %d: want 1 or more", d.key, d.set.Value)
+		}
+		*d.to = int64(d.set.Or(1))
+	}
+	nproc := int64(j.NProc.Or(max(s.in.Hardware.Count, 1)))
+	s.world = int64(j.WorldSize.Or(int(nproc) * j.NNodes.Or(1)))
+	if s.world < 1 || s.world > maxDegree || nproc < 1 {
+		return fmt.Errorf("world_size = %d with nproc = %d: want 1 or more", s.world, nproc)
+	}
+	s.world = max(s.world, s.tp*s.pp*s.cp)
+	s.sharding = j.Sharding.Or("none")
+	if !j.Sharding.Known && s.world > s.tp*s.pp*s.cp {
+		s.sharding = choose(s, j.Sharding, "ddp", "sharding")
+	}
+	if !slices.Contains(shardings, s.sharding) {
+		return fmt.Errorf("unknown sharding %q: use one of %s", s.sharding, strings.Join(shardings, ", "))
+	}
+	s.shards = max(s.world/(s.tp*s.pp), 1) // context-parallel ranks share model states too
+	if s.sharding == "fsdp-hybrid" {
+		s.shards = max(min(s.shards, nproc/min(s.tp*s.pp, nproc)), 1)
+	}
+	if s.sharded() && !j.WorldSize.Known && !j.NProc.Known {
+		s.notes.assume(fmt.Sprintf("world_size = %d", s.world), "world_size is unknown: "+reason(j.WorldSize), true)
+	}
+	s.sequenceParallel = s.framework("torchtitan", "nanotron") || slices.Contains(j.ScriptArgs, "--sequence-parallel")
+	if s.tp > 1 && !s.sequenceParallel {
+		s.notes.assume("tensor parallelism without sequence parallelism", "no --sequence-parallel was seen", true)
+	}
+	return nil
+}
+
+func (s *scenario) settleBatch() error {
+	j := s.job
+	if j.MicroBatch.Known && j.MicroBatch.Value < 1 || j.SeqLen.Known && j.SeqLen.Value < 1 || j.GradAccum.Known && j.GradAccum.Value < 1 {
+		return fmt.Errorf("micro_batch %d, seq_len %d, grad_accum %d: want 1 or more", j.MicroBatch.Value, j.SeqLen.Value, j.GradAccum.Value)
+	}
+	s.batch, s.seq = int64(j.MicroBatch.Or(1)), int64(j.SeqLen.Or(int(s.defaultSequence())))
+	if !s.pinned() {
+		s.batch = int64(choose(s, j.MicroBatch, 1, "micro_batch"))
+		s.seq = int64(choose(s, j.SeqLen, int(s.defaultSequence()), "seq_len"))
+	}
+	s.accum = int64(choose(s, j.GradAccum, 1, "grad_accum"))
+	if s.seq > maxSequence || s.batch > maxTokens || s.batch*s.seq > maxTokens {
+		return fmt.Errorf("micro_batch %d of seq_len %d is out of range: at most %d tokens of a sequence and %d of a micro-batch",
+			s.batch, s.seq, maxSequence, maxTokens)
+	}
+	if j.Task.Or("") == "dpo" {
+		s.batch *= 2
+		s.notes.assume("two sequences per sample", "DPO concatenates the chosen and the rejected answer", false)
+	}
+	s.seq = ceilDiv(s.seq, s.cp)
+	return nil
+}
+
+// defaultSequence is the model's longest sequence, at most 2048.
+func (s *scenario) defaultSequence() int64 {
+	const most = 2048
+	if s.arch.MaxPositions > 0 {
+		return min(s.arch.MaxPositions, most)
+	}
+	return most
+}
+
+func (s *scenario) settleOptimizer() error {
+	name := choose(s, s.job.Optimizer, "adamw", "optimizer")
+	o, err := findOptimizer(name)
+	if err != nil {
+		return err
+	}
+	if o.rough && !s.sized() {
+		s.notes.assume(name+"'s state is approximate", "it depends on tensor shapes, which --params does not give", true)
+	}
+	s.optimizer = o
+	return nil
+}
+
+// sized says that the tensors of the model are known, not only their number.
+func (s *scenario) sized() bool { return len(s.arch.Units) > 0 }
+
+func (s *scenario) pinned() bool { return s.in.Options.ActivationBytes >= 0 }
+
+func (s *scenario) cpu() bool { return s.in.Hardware.Kind == "cpu" }
+
+func (s *scenario) framework(names ...string) bool {
+	return slices.Contains(names, s.job.Framework.Or(""))
+}
+
+func (s *scenario) megatron() bool { return s.framework("megatron") || s.sharding == "dist-optim" }
+
+func (s *scenario) zero() bool { return strings.HasPrefix(s.sharding, "zero") }
+
+func (s *scenario) deepspeed() bool { return s.zero() || s.framework("deepspeed") }
+
+func (s *scenario) fsdp() bool { return strings.HasPrefix(s.sharding, "fsdp") }
+
+// sharded says that ranks share model states.
+func (s *scenario) sharded() bool { return s.zero() || s.fsdp() || s.sharding == "dist-optim" }
+
+// huggingFace says that transformers' Trainer drives the run.
+func (s *scenario) huggingFace() bool {
+	return s.framework("hf-trainer", "trl", "axolotl", "llamafactory", "unsloth")
+}
+
+func (s *scenario) adapters() bool { return s.lora != nil }
+
+// tokens of a micro-batch on this rank.
+func (s *scenario) tokens() int64 { return s.batch * s.seq }
+
+// padded says that sequences of different length share a batch, so that attention needs an explicit mask.
+func (s *scenario) padded() bool {
+	return s.job.Packing.Known && !s.job.Packing.Value && s.batch > 1
+}
+
+// notes collects assumptions, each once.
+type notes struct{ list []Assumption }
+
+func (n *notes) assume(what, origin string, widens bool) {
+	a := Assumption{What: what, Origin: origin, Widens: widens}
+	if !slices.Contains(n.list, a) {
+		n.list = append(n.list, a)
+	}
+}
+
+func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }

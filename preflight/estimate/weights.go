@@ -1,0 +1,162 @@
+package estimate
+
+import (
+	"oomguard/preflight/model"
+)
+
+// The pieces of a model in the order of the forward pass.
+const (
+	embeddingUnit = "embeddings"
+	layerUnit     = "layer"
+	finalUnit     = "final"
+)
+
+// A weight is one tensor as a rank holds it before data-parallel sharding; Shape is the rank's own, after tensor parallelism.
+type weight struct {
+	model.Tensor
+	unit     string
+	repeat   int64 // how many identical ones this rank holds
+	elements int64 // of one
+	// shapeless: stands for a whole model of which only the parameter count is known.
+	shapeless bool
+}
+
+func (w weight) total() int64 { return w.repeat * w.elements }
+
+// A rank is what one process of a pipeline stage holds.
+type rank struct {
+	*scenario
+	stage, layers int64
+	first, last   bool
+	base          []weight // the model
+	trained       []weight // what the optimizer updates: the model itself, or the adapters
+}
+
+func (s *scenario) rankOf(stage int64) *rank {
+	r := &rank{scenario: s, stage: stage, first: stage == 0, last: stage == s.pp-1}
+	if !s.sized() {
+		r.base = []weight{{unit: layerUnit, repeat: 1, elements: ceilDiv(s.arch.Parameters(), s.tp*s.pp), shapeless: true,
+			Tensor: model.Tensor{Role: model.Linear}}}
+	} else {
+		r.placeUnits()
+	}
+	r.trained = r.base
+	if s.adapters() {
+		r.trained = r.adapterWeights()
+	}
+	return r
+}
+
+// placeUnits gives the rank its part of the layers, the embeddings on the first stage and the head on the last.
+func (r *rank) placeUnits() {
+	var total, seen int64
+	for _, u := range r.arch.Units {
+		if unitKind(u) == layerUnit {
+			total += u.Repeat
+		}
+	}
+	from, to := r.stage*total/r.pp, (r.stage+1)*total/r.pp
+	for _, u := range r.arch.Units {
+		switch kind := unitKind(u); kind {
+		case embeddingUnit:
+			if r.first {
+				r.place(u, kind, u.Repeat)
+			}
+		case finalUnit:
+			if r.last {
+				r.place(u, kind, u.Repeat)
+			}
+		default:
+			here := min(seen+u.Repeat, to) - max(seen, from)
+			seen += u.Repeat
+			if here > 0 {
+				r.place(u, kind, here)
+				r.layers += here
+			}
+		}
+	}
+	if r.arch.Tied && r.last && !r.first { // the last pipeline stage keeps its own copy of the tied embedding
+		r.base = append(r.base, r.slice(model.Tensor{Module: "lm_head", Role: model.Head, Shape: []int64{r.arch.Vocab, r.arch.Hidden}}, finalUnit, 1))
+	}
+}
+
+func unitKind(u model.Unit) string {
+	if u.Name == embeddingUnit || u.Name == finalUnit {
+		return u.Name
+	}
+	return layerUnit
+}
+
+func (r *rank) place(u model.Unit, kind string, repeat int64) {
+	for _, t := range u.Tensors {
+		r.base = append(r.base, r.slice(t, kind, repeat))
+	}
+}
+
+// slice applies tensor parallelism: matrices are split, everything else is replicated (Megatron's and torchtitan's plans).
+func (r *rank) slice(t model.Tensor, unit string, repeat int64) weight {
+	w := weight{Tensor: t, unit: unit, repeat: repeat, elements: t.Elements()}
+	degree := int64(1)
+	switch t.Role {
+	case model.Linear, model.Head, model.Embedding:
+		degree = r.tp
+	case model.Expert: // stacked: whole experts go to expert-parallel ranks, each split by tensor parallelism
+		degree = r.tp * r.ep
+	}
+	if degree > 1 && len(t.Shape) > 0 {
+		w.Shape = append([]int64{ceilDiv(t.Shape[0], degree)}, t.Shape[1:]...)
+		w.elements = ceilDiv(t.Elements(), degree)
+	}
+	return w
+}
+
+// count adds up the elements of the weights that match; a nil match takes all.
+func count(ws []weight, match func(weight) bool) int64 {
+	var n int64
+	for _, w := range ws {
+		if match == nil || match(w) {
+			n += w.total()
+		}
+	}
+	return n
+}
+
+func inUnit(unit string) func(weight) bool {
+	return func(w weight) bool { return w.unit == unit }
+}
+
+// oneLayer is the elements of one layer of these weights, on average over unlike ones.
+func (r *rank) oneLayer(ws []weight) int64 {
+	if r.layers == 0 {
+		return 0
+	}
+	return ceilDiv(count(ws, inUnit(layerUnit)), r.layers)
+}
+
+func largest(ws []weight) int64 {
+	var most int64
+	for _, w := range ws {
+		most = max(most, w.elements)
+	}
+	return most
+}
+
+// linear counts the weights of matrix products: what autocast casts and caches. A tied embedding is the head's matrix too.
+func (r *rank) linear(unit string) int64 {
+	n := count(r.base, func(w weight) bool {
+		return (unit == "" || w.unit == unit) && isMatrix(w)
+	})
+	if unit != layerUnit && r.tiedHere() {
+		n += r.tiedElements()
+	}
+	return n
+}
+
+func isMatrix(w weight) bool {
+	return w.Role == model.Linear || w.Role == model.Head || w.Role == model.Expert
+}
+
+// tiedHere says that this rank uses its embedding as the output projection.
+func (r *rank) tiedHere() bool { return r.arch.Tied && r.arch.Causal && r.first && r.last }
+
+func (r *rank) tiedElements() int64 { return ceilDiv(r.arch.Vocab, r.tp) * r.arch.Hidden }

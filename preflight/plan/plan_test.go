@@ -1,0 +1,145 @@
+package plan
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"oomguard/preflight/estimate"
+	"oomguard/preflight/job"
+	"oomguard/preflight/model"
+)
+
+const gb = 1_000_000_000
+
+func bf16Master(edit func(*job.Job)) estimate.Input {
+	j := &job.Job{}
+	j.ParamDtype, j.Precision, j.MasterFP32 = set("bf16"), set("bf16"), set(true)
+	j.Optimizer, j.Sharding, j.WorldSize, j.NProc = set("adamw"), set("none"), set(1), set(1)
+	j.MicroBatch, j.SeqLen, j.GradAccum, j.Checkpointing, j.Attention = set(4), set(2048), set(1), set("none"), set("sdpa")
+	edit(j)
+	return estimate.Input{Job: j, Model: model.FromParams(7 * gb), Options: estimate.DefaultOptions(),
+		Hardware: estimate.Hardware{Kind: "cuda", TotalBytes: 80 * gb, Count: 8, ContextBytes: -1, NCCLBytes: -1, ComputeCapability: "9.0"}}
+}
+
+// 8 GPUs of 80 GB with ZeRO-3, bf16, AdamW and 20 GB held back: (80 - 20) GB over 2 bytes a parameter are 30 billion.
+func TestMaxParamsRuleOfThumbIs30Billion(t *testing.T) {
+	in := bf16Master(func(j *job.Job) { j.Sharding, j.WorldSize, j.NProc = set("zero3"), set(8), set(8) })
+	got, err := MaxParams(in, 20*gb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.RuleOfThumb != 30*gb || got.Quantity != "params" {
+		t.Errorf("%+v: want 30e9 params", got)
+	}
+	if got.Estimate <= 0 || got.Estimate >= got.RuleOfThumb {
+		t.Errorf("estimate %d: want less than the rule of thumb, which forgets buffers, context and the optimizer's step", got.Estimate)
+	}
+	in.Options.ActivationBytes = 20 * gb
+	for n, fits := range map[int64]bool{got.Estimate: true, got.Estimate + gb/100: false} {
+		in.Model = model.FromParams(n)
+		e, err := estimate.Run(in)
+		if err != nil || (e.PerGPU.DeviceBytes <= in.Hardware.TotalBytes) != fits {
+			t.Errorf("%d parameters: %d bytes of %d, %v", n, e.PerGPU.DeviceBytes, in.Hardware.TotalBytes, err)
+		}
+	}
+}
+
+func TestMaxParamsRefuses(t *testing.T) {
+	in := bf16Master(func(*job.Job) {})
+	for _, reserve := range []int64{-1, 80 * gb} {
+		if _, err := MaxParams(in, reserve); err == nil {
+			t.Errorf("a reserve of %d is accepted", reserve)
+		}
+	}
+	in.Hardware.TotalBytes = 0
+	if _, err := MaxParams(in, 0); err == nil {
+		t.Error("an unknown device is accepted")
+	}
+}
+
+func load(t *testing.T, name string) *model.Architecture {
+	t.Helper()
+	a, err := model.Load(filepath.Join("testdata", "configs", name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func ids(rs []Remedy) []string {
+	var out []string
+	for _, r := range rs {
+		out = append(out, r.ID)
+	}
+	return out
+}
+
+func TestRemediesAreEstimatesOfTheChangedJob(t *testing.T) {
+	in := bf16Master(func(j *job.Job) {
+		j.Precision, j.ParamDtype, j.MasterFP32 = set("fp32"), set("fp32"), set(false)
+		j.Sharding, j.WorldSize, j.NProc, j.GradAccum = set("ddp"), set(8), set(8), set(2)
+	})
+	in.Model = load(t, "meta-llama__Llama-3.2-1B")
+	now, err := estimate.Run(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rs, err := Remedies(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"amp", "grad-accum", "checkpointing", "fused-loss", "sharding", "optimizer-8bit", "lora", "offload", "model-parallel", "shorter-seq"}
+	if !slices.Equal(ids(rs), want) {
+		t.Errorf("remedies %v, want %v", ids(rs), want)
+	}
+	for _, r := range rs {
+		if r.SavesBytes <= 0 || r.NewDeviceBytes+r.SavesBytes != now.PerGPU.DeviceBytes || r.Fits == nil || r.How == "" || r.Why == "" {
+			t.Errorf("%+v", r)
+		}
+	}
+	if in.Job.Precision.Value != "fp32" || in.Job.Sharding.Value != "ddp" || in.Job.MicroBatch.Value != 4 {
+		t.Error("the job was changed")
+	}
+}
+
+// When the peak is the optimizer's step, nothing that shrinks activations helps, and it is not offered; what is on already is not
+// offered again.
+func TestRemediesLeaveOutWhatDoesNotHelp(t *testing.T) {
+	in := bf16Master(func(j *job.Job) {
+		j.MicroBatch, j.SeqLen, j.Checkpointing, j.FusedLoss = set(1), set(512), set("full"), set("chunked")
+	})
+	in.Model = load(t, "meta-llama__Llama-2-7b-hf")
+	rs, err := Remedies(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"amp", "grad-accum", "checkpointing", "fused-loss", "sharding", "model-parallel", "shorter-seq"} {
+		if slices.Contains(ids(rs), id) {
+			t.Errorf("%s is offered: %v", id, ids(rs))
+		}
+	}
+	for _, id := range []string{"optimizer-8bit", "lora", "offload"} {
+		if !slices.Contains(ids(rs), id) {
+			t.Errorf("%s is missing: %v", id, ids(rs))
+		}
+	}
+}
+
+func TestRemediesWithoutADevice(t *testing.T) {
+	in := bf16Master(func(*job.Job) {})
+	in.Hardware = estimate.Hardware{ContextBytes: -1, NCCLBytes: -1}
+	rs, err := Remedies(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rs {
+		if r.Fits != nil {
+			t.Errorf("%s has a verdict without a device", r.ID)
+		}
+	}
+	in.Job = nil
+	if _, err := Remedies(in); err == nil {
+		t.Error("no job is accepted")
+	}
+}
