@@ -4,15 +4,22 @@ package probe
 
 // Event is one line. E says which kind:
 //
-//	hello   the rank imported torch: Rank, LocalRank, PID, Attempt, Mem, Torch, Python, Wall, A (bytes held at that moment)
+//	hello   the rank imported torch: Rank, LocalRank, WorldSize, PID, Attempt, Mem, Torch, Python, Wall, A (bytes held at that
+//	        moment: resident memory, or 0 when the CUDA allocator is already up)
+//	mem     from here on the sizes are those of other memory: Mem, Device, and its UUID (without the GPU- or MIG- of NVML)
 //	w       a window of one stage was closed: S, Step, Micro, N, A, PA, R, PR, IS, Retries, OOMs, Device
-//	state   exact sizes after the first optimizer step: Params, Grads, Optim (bytes)
-//	oom     the allocator's observer fired: Device, Want, Total, Free and the memory at that moment, S the stage
+//	state   exact sizes after the first step of an optimizer: Params, Grads, Optim (bytes); a later one replaces an earlier one
+//	oom     the allocator's observer fired: Device, Want, Total, Free and the memory at that moment, S the stage. Without CUDA: an
+//	        out-of-memory error passed through the probe, Msg. Either may have been caught by the program
 //	exc     an uncaught exception: Type, OOM, Msg, TB, S, Step, Where
 //	note    something the probe could not do: Msg
-//	bye     the rank ends: Step, CostNS (time spent in the probe)
+//	bye     the rank ends: Step (optimizer steps completed), CostNS (time spent in the probe)
 //
-// Windows with N > 1 fold several; PA and PR are their maximum.
+// Windows with N > 1 fold several; PA and PR are their maximum, the rest is that of the last one.
+//
+// A rank that trains on a GPU begins with "rss" and goes over to "cuda" when CUDA is initialised; a "mem" also tells of a change of
+// the current GPU. Sizes before and after it may not be compared. "rss" sizes are resident memory without file pages, and hello's A
+// is to be subtracted from them; "cuda" sizes need no baseline.
 type Event struct {
 	E string `json:"e"`
 	Q int64  `json:"q"` // sequence number within the file, from 1: a gap is a loss
@@ -24,7 +31,7 @@ type Event struct {
 	WorldSize int     `json:"world_size,omitempty"`
 	PID       int     `json:"pid,omitempty"`
 	Attempt   int     `json:"attempt,omitempty"`
-	Mem       string  `json:"mem,omitempty"` // "cuda": PyTorch's allocator; "rss": resident host memory; "none"
+	Mem       string  `json:"mem,omitempty"` // "cuda": PyTorch's allocator; "rss": resident host memory
 	Torch     string  `json:"torch,omitempty"`
 	Python    string  `json:"python,omitempty"`
 
