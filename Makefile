@@ -1,0 +1,68 @@
+# oomguard: build, try, test. `make demo` and `make test` set up what a fresh machine lacks.
+#
+# A torch that is already there is used: PYTHON=/path/to/python make demo, or the python3 on PATH when it imports torch.
+# Otherwise a virtual environment in .venv gets the pinned one.
+
+TORCH_VERSION := 2.15.0
+GOLANGCI_VERSION := v2.15.0
+
+PYTHON ?= python3
+VENV := .venv
+TOOLS := $(CURDIR)/.tools
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+# go-nvml's header marks old calls as deprecated; nothing here uses them, and the warnings hide real ones.
+export CGO_CFLAGS := -O2 -Wno-deprecated-declarations
+export CGO_LDFLAGS := -Wl,-z,lazy
+# -z lazy: the NVML symbols are bound at their first call. Bound at start (-z now), the program would die before main on every
+# machine without a driver.
+LDFLAGS := -X main.linkedVersion=$(VERSION) -extldflags=-Wl,-z,lazy
+GOFLAGS_BUILD := -trimpath -ldflags='$(LDFLAGS)'
+
+.PHONY: all build demo demo-oom test unit lint bench accuracy clean python FORCE
+
+all: build
+
+build: bin/oomguard
+
+bin/oomguard: FORCE
+	go build $(GOFLAGS_BUILD) -o $@ ./cmd/oomguard
+FORCE:
+
+# python: $(VENV)/where names the folder of a python that imports torch, with torchrun beside it.
+python:
+	@[ -s $(VENV)/where ] && [ -x "$$(cat $(VENV)/where)/torchrun" ] || sh .ci/python.sh "$(PYTHON)" "$(VENV)" "$(TORCH_VERSION)"
+WITH_TORCH = PATH="$$(cat $(VENV)/where):$$PATH"
+TEST_PYTHON = OOMGUARD_TEST_PYTHON="$$(cat $(VENV)/where)/python"
+
+demo: build python
+	$(WITH_TORCH) bin/oomguard demo
+
+demo-oom: build python
+	$(WITH_TORCH) bin/oomguard demo --oom; test $$? -ne 0
+
+# test: everything that CI runs: formatting, vet, and all tests with the race detector (real torchrun, real signals, a fake NVML).
+test: python
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'run gofmt -w'; exit 1; }
+	go vet ./...
+	$(TEST_PYTHON) go test -race -timeout 30m ./...
+
+unit:
+	$(TEST_PYTHON) go test ./...
+
+lint: $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)
+	$(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) run ./...
+$(TOOLS)/golangci-lint-$(GOLANGCI_VERSION):
+	GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	mv $(TOOLS)/golangci-lint $@
+
+# bench: the numbers of the promises in the README.
+bench: python
+	$(TEST_PYTHON) go test -run '^$$' -bench . -benchmem ./...
+
+# accuracy: the estimator against the cases in testdata, error by group.
+accuracy:
+	go test -run 'Accuracy|Simulated' -v ./preflight/estimate
+
+clean:
+	rm -rf bin $(VENV) $(TOOLS)

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// Everything oomguard says on its own account goes to stderr with the prefix "oomguard:", lower case, no full stop; results go to
+// stdout, except for run, whose stdout belongs to the training.
+
+// launcherWords are the first words that mean "run this".
+func launcherWords() []string {
+	return []string{"torchrun", "accelerate", "deepspeed", "python", "python3"}
+}
+
+// run is the whole program; it returns the exit status.
+func run(env environment) int {
+	if len(env.args) > 0 && slices.Contains(launcherWords(), env.args[0]) {
+		env.args = append([]string{"run", "--"}, env.args...)
+	}
+	err := newApp(env).RunContext(context.Background(), append([]string{"oomguard"}, env.args...))
+	var quiet status
+	if err != nil && !errors.As(err, &quiet) {
+		fmt.Fprintln(env.stderr, "oomguard:", err)
+	}
+	return exitStatus(err)
+}
+
+func newApp(env environment) *cli.App {
+	app := &cli.App{
+		Name:            "oomguard",
+		Usage:           "launch training instead of torchrun: estimate and check memory before, watch it during, explain the end",
+		UsageText:       "oomguard torchrun ARGS...\noomguard run [flags] -- CMD...\noomguard COMMAND [flags]",
+		Version:         version(),
+		HideHelpCommand: true,
+		Writer:          env.stdout,
+		ErrWriter:       env.stderr,
+		// urfave must neither print nor exit: run above does both
+		ExitErrHandler: func(*cli.Context, error) {},
+		OnUsageError:   onUsageError,
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usagef("unknown command %q; commands: %s", c.Args().First(), strings.Join(commandNames(c.App), ", "))
+			}
+			return cli.ShowAppHelp(c)
+		},
+		Commands: []*cli.Command{
+			runCommand(env), checkCommand(env), explainCommand(env), estimateCommand(env), planCommand(env),
+			postmortemCommand(env), reportCommand(env), runsCommand(env), demoCommand(env), gpusCommand(env), nvmlCommand(env),
+		},
+	}
+	for _, c := range app.Commands {
+		c.OnUsageError = onUsageError
+	}
+	return app
+}
+
+func onUsageError(c *cli.Context, err error, _ bool) error {
+	return usagef("%w (see oomguard %s --help)", err, strings.TrimPrefix(c.Command.Name, "oomguard"))
+}
+
+func commandNames(app *cli.App) []string {
+	var names []string
+	for _, c := range app.Commands {
+		if !c.Hidden {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// version is what the linker or the build information says.
+func version() string {
+	if linkedVersion != "" {
+		return linkedVersion
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(unknown)"
+}
+
+// linkedVersion is set by the Makefile: -ldflags "-X main.linkedVersion=...".
+var linkedVersion string

@@ -1,0 +1,271 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"oomguard/monitor"
+	"oomguard/monitor/oom"
+	"oomguard/monitor/report"
+	"oomguard/preflight"
+	"oomguard/preflight/estimate"
+	"oomguard/preflight/plan"
+)
+
+// complete adds to a run's document what its folder holds: the recording, and the comparison with the estimate.
+func complete(store *monitor.Store, doc *report.Run) {
+	rec, err := monitor.Load(store)
+	if err != nil {
+		doc.Missing = append(doc.Missing, err.Error())
+		return
+	}
+	doc.Recording = rec
+	doc.Comparison = report.Compare(doc.Estimate, rec)
+	doc.PeakStage, doc.Bottleneck = bottleneck(doc.Estimate, rec)
+	doc.Missing = append(doc.Missing, rec.Missing...)
+	doc.Missing = append(doc.Missing, silentRanks(doc)...)
+}
+
+// silentRanks says which ranks were started and not heard of, and which lost events.
+func silentRanks(doc *report.Run) []string {
+	heard := map[int]bool{}
+	var out []string
+	for _, r := range doc.Recording.Ranks {
+		if len(r.Stages) > 0 {
+			heard[r.PID] = true
+		}
+		out = append(out, r.Notes...)
+	}
+	if doc.ProbeDir == "" {
+		return out
+	}
+	if len(doc.Recording.Ranks) == 0 && (doc.Exit == nil || len(doc.Exit.Ranks) == 0) {
+		return append(out, "memory by stage: no process with RANK or LOCAL_RANK in its environment imported torch")
+	}
+	if doc.Exit == nil {
+		return out
+	}
+	var silent []string
+	for _, r := range doc.Exit.Ranks {
+		if !heard[r.PID] {
+			silent = append(silent, "rank "+strconv.Itoa(r.Rank))
+		}
+	}
+	if len(silent) > 0 {
+		out = append(out, "no memory by stage from "+strings.Join(silent, ", ")+
+			": the probe was not loaded there (python -I/-E/-S, another interpreter, a container), or torch was never imported")
+	}
+	return out
+}
+
+// bottleneck is the stage that was measured highest and its largest predicted part.
+func bottleneck(e *estimate.Estimate, rec *monitor.Recording) (stage, component string) {
+	var highest int64 = -1
+	for _, s := range rec.Stages {
+		if s.AllocatedBytes > highest && !slices.Contains([]string{"start", "other", "whole-run"}, s.Stage) {
+			highest, stage = s.AllocatedBytes, s.Stage
+		}
+	}
+	if e == nil {
+		return stage, ""
+	}
+	for _, s := range e.Stages {
+		if string(s.Stage) == stage {
+			component = s.Components.Bottleneck().String()
+		}
+	}
+	return stage, component
+}
+
+// explainDeath adds a post-mortem when the command ended badly. text is what is known of its output.
+func explainDeath(doc *report.Run, text string) {
+	if doc.Exit != nil && doc.Exit.Code == 0 || doc.Exit == nil && (doc.Recording == nil || firstFatal(doc.Recording) == nil) {
+		return
+	}
+	facts := oom.Facts{
+		Rank: -1, GPU: -1, ExitCode: -1, Simulated: doc.Simulated, CgroupOOMKills: int(doc.CgroupOOMKills),
+		AllocConf: allocConf(doc.Environment), PeaksByStage: map[string]int64{},
+	}
+	if doc.Exit != nil {
+		facts.ExitCode = doc.Exit.Code
+		for _, r := range doc.Exit.Ranks {
+			if r.Known && r.Code != 0 {
+				facts.Deaths = append(facts.Deaths, oom.RankDeath{Rank: r.Rank, ExitCode: r.Code})
+			}
+		}
+	}
+	if doc.Recording != nil {
+		text += doc.Recording.Output()
+		for _, s := range doc.Recording.Stages {
+			facts.PeaksByStage[s.Stage] = s.AllocatedBytes
+		}
+		if r := firstFatal(doc.Recording); r != nil {
+			facts.Stage, facts.Rank, facts.GPU = r.Exception.Stage, r.Rank, r.Device
+		}
+	}
+	log, err := oom.Scan(strings.NewReader(text))
+	if err != nil {
+		doc.Missing = append(doc.Missing, err.Error())
+		return
+	}
+	d := oom.Diagnose(log, facts)
+	d.Remedies = priced(d.Remedies, doc, d.Stage)
+	doc.Postmortem = &d
+}
+
+// firstFatal is the rank whose out-of-memory exception came first, or else the first exception of all: the others are echoes.
+func firstFatal(rec *monitor.Recording) *monitor.Rank {
+	var first *monitor.Rank
+	for i := range rec.Ranks {
+		r := &rec.Ranks[i]
+		if r.Exception == nil {
+			continue
+		}
+		if first == nil || r.Exception.OOM && !first.Exception.OOM ||
+			r.Exception.OOM == first.Exception.OOM && r.Exception.Time.Before(first.Exception.Time) {
+			first = r
+		}
+	}
+	return first
+}
+
+func allocConf(env map[string]string) string {
+	for _, name := range []string{"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"} {
+		if v := env[name]; v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// priced writes behind each remedy what it would save on this job in the stage where it died, according to the estimate, and leaves out those of the estimate's
+// kind that do not apply to it.
+func priced(remedies []oom.Remedy, doc *report.Run, stage string) []oom.Remedy {
+	if doc.Estimate == nil || doc.EstimateInput == nil {
+		return remedies
+	}
+	offers, err := plan.RemediesAt(*doc.EstimateInput, estimate.Stage(stage))
+	if err != nil {
+		doc.Missing = append(doc.Missing, "what the remedies would save: "+err.Error())
+		return remedies
+	}
+	saves := map[string]plan.Remedy{}
+	for _, o := range offers {
+		saves[o.ID] = o
+	}
+	var out []oom.Remedy
+	for _, r := range remedies {
+		offer, ok := saves[r.ID]
+		switch {
+		case ok:
+			r.SavesBytes = &offer.SavesBytes
+		case slices.Contains(plan.IDs(), r.ID):
+			continue // it is on already, or would not lower this peak
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// history is what the earlier runs under root were, for the checks. Runs that cannot be read are not history.
+func history(root string) []preflight.Earlier {
+	runs, err := monitor.List(root)
+	if err != nil {
+		return nil
+	}
+	const most = 200 // the newest; a folder of years must not slow a start
+	if len(runs) > most {
+		runs = runs[len(runs)-most:]
+	}
+	var out []preflight.Earlier
+	for _, store := range runs {
+		var doc report.Run
+		if store.ReadMeta(&doc) == nil {
+			out = append(out, earlier(doc))
+		}
+	}
+	return out
+}
+
+func earlier(doc report.Run) preflight.Earlier {
+	e := preflight.Earlier{
+		Run: doc.ID, When: doc.Started, JobKey: doc.JobKey, RemedyKey: doc.RemedyKey, Bottleneck: doc.Bottleneck, Outcome: "unknown",
+	}
+	switch {
+	case doc.Refused:
+		e.Outcome = "refused"
+	case doc.Exit != nil && doc.Exit.Code == 0:
+		e.Outcome = preflight.OutcomeOK
+	case doc.Postmortem != nil:
+		e.Outcome = string(doc.Postmortem.Cause)
+	case doc.Exit != nil:
+		e.Outcome = "failed"
+	}
+	if doc.Recording != nil {
+		for _, r := range doc.Recording.Ranks {
+			e.Measured = e.Measured || len(r.Stages) > 1
+			e.Small = e.Small || r.Steps > 0 && r.Steps <= smallSteps
+		}
+		for _, d := range doc.Recording.Devices {
+			e.PeakBytes = max(e.PeakBytes, d.OwnPeakBytes)
+		}
+	}
+	if doc.Job != nil {
+		e.Tokens = preflight.Tokens(doc.Job)
+	}
+	return e
+}
+
+// smallSteps: a run of so few optimizer steps was a try.
+const smallSteps = 20
+
+// outputTail reads what the command wrote, when its output went to a regular file: the one place from which a copy can be taken
+// without standing in the way.
+type outputTail struct {
+	path  string
+	start int64
+}
+
+// maxTail bounds output.log.
+const maxTail = 4 << 20
+
+// openTail remembers where the command's stderr (or stdout) begins in its file.
+func openTail(env environment) outputTail {
+	for _, f := range []*os.File{env.stderr, env.stdout} {
+		info, err := f.Stat()
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		path, err := os.Readlink(filepath.Join("/proc/self/fd", strconv.Itoa(int(f.Fd()))))
+		if err == nil {
+			return outputTail{path: path, start: info.Size()}
+		}
+	}
+	return outputTail{}
+}
+
+// read gives the last maxTail bytes written since openTail; "" when there is no file.
+func (t outputTail) read() string {
+	if t.path == "" {
+		return ""
+	}
+	f, err := os.Open(t.path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return ""
+	}
+	from := max(t.start, info.Size()-maxTail)
+	data, err := io.ReadAll(io.NewSectionReader(f, from, maxTail))
+	if err != nil {
+		return ""
+	}
+	return string(data)
+}

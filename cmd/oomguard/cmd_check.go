@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/urfave/cli/v2"
+
+	"oomguard/checklists"
+	"oomguard/monitor/report"
+	"oomguard/preflight"
+	"oomguard/preflight/job"
+)
+
+const explainSchema = "oomguard.explain/v1"
+
+func checkCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:        "check",
+		Usage:       "the checklist alone: the gate for CI",
+		UsageText:   "oomguard check [flags] [-- CMD...]",
+		Description: "Exit status: 0 it passes, 3 a check failed (--fail-on warn: or warned), 2 wrong usage or unreadable input, 1 oomguard failed.",
+		Flags:       join(jobFlags(), hardwareFlags(), modelFlags(), checkFlags(), outputFlags(env), []cli.Flag{dirFlag(env)}),
+		Action: func(c *cli.Context) error {
+			return checkAction(c.Context, env, c)
+		},
+	}
+}
+
+func checkAction(ctx context.Context, env environment, c *cli.Context) error {
+	out, err := newOutput(c, env, env.stdout)
+	if err != nil {
+		return err
+	}
+	p, err := prepareHere(ctx, env, c, false)
+	if err != nil {
+		return err
+	}
+	outcome, err := judge(env, c, p, runRoot(env, c), preflight.ModeCheck)
+	if err != nil {
+		return err
+	}
+	if err := out.write(report.Checks{Outcome: outcome}); err != nil {
+		return err
+	}
+	if outcome.Err() != nil {
+		return status(exitNo)
+	}
+	return nil
+}
+
+// judge runs the chosen checklist over what was prepared.
+func judge(env environment, c *cli.Context, p *prepared, root string, mode preflight.Mode) (checklists.Outcome, error) {
+	rules, err := policy(c)
+	if err != nil {
+		return checklists.Outcome{}, err
+	}
+	list, err := checklists.Load(c.String("checklist"), os.ReadFile)
+	if err != nil {
+		return checklists.Outcome{}, usageError{err}
+	}
+	outcome, err := checklists.Run(list, preflight.Checks(), p.facts(env, c, root, mode), rules)
+	if err != nil {
+		return outcome, usageError{err}
+	}
+	return outcome, nil
+}
+
+func explainCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:        "explain",
+		Usage:       "what was understood of a command, each setting with where it comes from",
+		UsageText:   "oomguard explain [flags] -- CMD...",
+		Description: "Exit status: 0, 2 wrong usage or unreadable input, 1 oomguard failed.",
+		Flags:       join(jobFlags(), outputFlags(env)),
+		Action: func(c *cli.Context) error {
+			out, err := newOutput(c, env, env.stdout)
+			if err != nil {
+				return err
+			}
+			if !c.Args().Present() {
+				return usagef("explain needs a command: oomguard explain [flags] -- torchrun ...")
+			}
+			j := job.Read(job.Sources{
+				Argv: c.Args().Slice(), Flags: givenJobFlags(c), Getenv: env.getenv, Dir: env.dir, GPUs: -1,
+			})
+			doc := report.Explain{Schema: explainSchema, Command: c.Args().Slice(), Job: j, Versions: j.Versions, Problems: problems(j)}
+			return out.write(doc)
+		},
+	}
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+
+	"github.com/urfave/cli/v2"
+
+	"oomguard/monitor/report"
+	"oomguard/preflight/plan"
+)
+
+func estimateCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:      "estimate",
+		Usage:     "memory of each GPU by component and stage, the bottleneck, and whether it fits",
+		UsageText: "oomguard estimate [flags] [-- CMD...]",
+		Description: "Exit status: 0 it fits (or no GPU is known to judge by), 3 it does not fit, 2 wrong usage or unreadable input, " +
+			"1 oomguard failed.",
+		Flags: join(jobFlags(), hardwareFlags(), modelFlags(), outputFlags(env)),
+		Action: func(c *cli.Context) error {
+			return estimateAction(c.Context, env, c)
+		},
+	}
+}
+
+func estimateAction(ctx context.Context, env environment, c *cli.Context) error {
+	out, err := newOutput(c, env, env.stdout)
+	if err != nil {
+		return err
+	}
+	p, err := prepareHere(ctx, env, c, false)
+	if err != nil {
+		return err
+	}
+	if err := firstProblem(p.job); err != nil {
+		return err
+	}
+	if p.estimateErr != nil {
+		return usageError{p.estimateErr}
+	}
+	if err := out.write(report.Estimate{Estimate: p.estimate}); err != nil {
+		return err
+	}
+	if p.estimate.Fits != nil && !*p.estimate.Fits {
+		return status(exitNo)
+	}
+	return nil
+}
+
+// prepareHere opens the devices of this machine (or what stands for them), prepares, and closes them.
+func prepareHere(ctx context.Context, env environment, c *cli.Context, here bool) (*prepared, error) {
+	devices, err := openDevices(env, c)
+	if err != nil {
+		return nil, err
+	}
+	if devices != nil {
+		defer devices.Close()
+	}
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	return prepare(ctx, env, c, question{argv: c.Args().Slice(), here: here, devices: devices})
+}
+
+func planCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:      "plan",
+		Usage:     "what would make the job fit, cheapest first; --max params: the largest model that fits",
+		UsageText: "oomguard plan [flags] [-- CMD...]",
+		Description: "Exit status: 0 it fits or something makes it fit, 3 nothing does, 2 wrong usage or unreadable input, " +
+			"1 oomguard failed.",
+		Flags: join(jobFlags(), hardwareFlags(), modelFlags(), outputFlags(env), []cli.Flag{
+			&cli.StringFlag{Name: "max", Usage: "params: how many parameters fit at most"},
+			&cli.StringFlag{Name: "reserve", Usage: "`SIZE` on each GPU that is kept for activations and buffers (with --max params)"},
+		}),
+		Action: func(c *cli.Context) error {
+			return planAction(c.Context, env, c)
+		},
+	}
+}
+
+func planAction(ctx context.Context, env environment, c *cli.Context) error {
+	out, err := newOutput(c, env, env.stdout)
+	if err != nil {
+		return err
+	}
+	p, err := prepareHere(ctx, env, c, false)
+	if err != nil {
+		return err
+	}
+	if err := firstProblem(p.job); err != nil {
+		return err
+	}
+	switch quantity := c.String("max"); quantity {
+	case "":
+		return planRemedies(p, out)
+	case "params":
+		reserve, err := sizeFlag(c, "reserve")
+		if err != nil {
+			return err
+		}
+		most, err := plan.MaxParams(p.input, max(reserve, 0))
+		if err != nil {
+			return usageError{err}
+		}
+		return out.write(report.Max{Schema: report.PlanSchema, Max: most, GPU: p.hardware.Name, GPUBytes: p.hardware.TotalBytes, ReserveBytes: max(reserve, 0)})
+	default:
+		return usagef("--max %q: only params is known", quantity)
+	}
+}
+
+func planRemedies(p *prepared, out output) error {
+	if p.estimateErr != nil {
+		return usageError{p.estimateErr}
+	}
+	remedies, err := plan.Remedies(p.input)
+	if err != nil {
+		return err
+	}
+	if err := out.write(report.Plan{Schema: report.PlanSchema, Estimate: p.estimate, Remedies: remedies}); err != nil {
+		return err
+	}
+	fits := p.estimate.Fits == nil || *p.estimate.Fits
+	for _, r := range remedies {
+		fits = fits || r.Fits != nil && *r.Fits
+	}
+	if !fits {
+		return status(exitNo)
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+
+	"github.com/urfave/cli/v2"
+
+	"oomguard/monitor/gpu"
+	"oomguard/monitor/report"
+)
+
+// nvmlWord starts us as the helper that alone talks to NVML.
+const nvmlWord = "__nvml"
+
+func nvmlCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:   nvmlWord,
+		Hidden: true,
+		Action: func(c *cli.Context) error {
+			return gpu.Serve(c.Context, env.stdin, env.stdout)
+		},
+	}
+}
+
+func gpusCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:      "gpus",
+		Usage:     "the GPUs of this machine, or with --catalogue the known ones",
+		UsageText: "oomguard gpus [--catalogue]",
+		Flags:     join(outputFlags(env), []cli.Flag{&cli.BoolFlag{Name: "catalogue", Usage: "list the GPUs that --gpu knows"}}),
+		Action: func(c *cli.Context) error {
+			return gpusAction(c.Context, env, c)
+		},
+	}
+}
+
+func gpusAction(ctx context.Context, env environment, c *cli.Context) error {
+	out, err := newOutput(c, env, env.stdout)
+	if err != nil {
+		return err
+	}
+	if c.Bool("catalogue") {
+		return out.write(report.Catalogue{Schema: "oomguard.gpus/v1", GPUs: gpu.Catalogue()})
+	}
+	devices := watchedDevices(env)
+	defer devices.Close()
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	snap, err := devices.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	return out.write(report.Devices{Snapshot: snap})
+}

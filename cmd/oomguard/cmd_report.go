@@ -1,0 +1,101 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"oomguard/monitor"
+	"oomguard/monitor/report"
+)
+
+func reportCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:      "report",
+		Usage:     "show the report of a recorded run, also of one that was cut off",
+		UsageText: "oomguard report [flags] [RUN]   (a folder, a name or its end; default: the newest)",
+		Flags:     join(outputFlags(env), []cli.Flag{dirFlag(env)}),
+		Action: func(c *cli.Context) error {
+			out, err := newOutput(c, env, env.stdout)
+			if err != nil {
+				return err
+			}
+			store, err := monitor.Open(runRoot(env, c), c.Args().First())
+			if err != nil {
+				return usageError{err}
+			}
+			doc, err := rebuild(env, store)
+			if err != nil {
+				return usageError{err}
+			}
+			return out.write(doc)
+		},
+	}
+}
+
+// rebuild makes the document of a run from its folder. A run whose end was recorded is shown as it was; one that was cut off is
+// put together from what is there.
+func rebuild(env environment, store *monitor.Store) (report.Run, error) {
+	var doc report.Run
+	if err := store.ReadMeta(&doc); err != nil {
+		return doc, err
+	}
+	doc.Dir = store.Dir
+	if doc.Exit != nil || doc.Refused {
+		return doc, nil
+	}
+	if err := monitor.Adopt(store, doc.ProbeDir, monitor.NewScrubber(env.environ, nil)); err != nil {
+		doc.Missing = append(doc.Missing, err.Error())
+	}
+	complete(store, &doc)
+	doc.CgroupOOMKills = -1
+	explainDeath(&doc, "")
+	doc.Missing = append(doc.Missing, "the end of the run: oomguard was stopped before the command ended")
+	return doc, nil
+}
+
+func runsCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:      "runs",
+		Usage:     "list the recorded runs",
+		UsageText: "oomguard runs [flags]",
+		Flags:     join(outputFlags(env), []cli.Flag{dirFlag(env)}),
+		Action: func(c *cli.Context) error {
+			out, err := newOutput(c, env, env.stdout)
+			if err != nil {
+				return err
+			}
+			root := runRoot(env, c)
+			stores, err := monitor.List(root)
+			if err != nil {
+				return usageError{err}
+			}
+			list := report.Runs{Schema: "oomguard.runs/v1", Root: root}
+			var unreadable []error
+			for _, s := range stores {
+				var doc report.Run
+				if err := s.ReadMeta(&doc); err != nil {
+					unreadable = append(unreadable, err)
+					continue
+				}
+				list.Runs = append(list.Runs, runLine(doc))
+			}
+			if err := out.write(list); err != nil {
+				return err
+			}
+			if len(unreadable) > 0 {
+				fmt.Fprintln(env.stderr, "oomguard: some runs cannot be read:", errors.Join(unreadable...))
+			}
+			return nil
+		},
+	}
+}
+
+func runLine(doc report.Run) report.RunLine {
+	line := report.RunLine{ID: doc.ID, Started: doc.Started.Format("2006-01-02 15:04:05"), Outcome: earlier(doc).Outcome, Command: report.ShellWords(doc.Command)}
+	if doc.Estimate != nil {
+		line.Model = doc.Estimate.Model.Name
+	}
+	return line
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"oomguard/launcher"
+	"oomguard/monitor/gpu"
+	"oomguard/monitor/report"
+	"oomguard/preflight"
+)
+
+func runCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:      "run",
+		Usage:     "check, launch, watch and report",
+		UsageText: "oomguard run [flags] -- CMD...\noomguard torchrun ARGS...   (also accelerate, deepspeed, python, python3)",
+		Description: "Everything after -- reaches the command byte for byte; its stdin, stdout, stderr and terminal are its own.\n" +
+			"Exit status: the command's own, 128+N if it died of signal N; 122 the checklist refused the run; 125 oomguard could not\n" +
+			"start it; 126 it cannot be executed; 127 it was not found; 2 wrong usage.",
+		Flags: runFlags(env),
+		Action: func(c *cli.Context) error {
+			return runAction(c.Context, env, c, runOptions{})
+		},
+	}
+}
+
+func runFlags(env environment) []cli.Flag {
+	return join(jobFlags(), hardwareFlags(), modelFlags(), checkFlags(), outputFlags(env), []cli.Flag{
+		dirFlag(env), intervalFlag(),
+		&cli.BoolFlag{Name: "no-probe", Usage: "do not look inside the ranks: no memory by stage", Category: "Watching"},
+	})
+}
+
+// runOptions are what demo adds to run.
+type runOptions struct {
+	argv      []string // instead of the command line's
+	environ   []string // added to the command's environment
+	simulated bool     // the run raises its own out-of-memory error
+}
+
+func runAction(ctx context.Context, env environment, c *cli.Context, o runOptions) error {
+	argv := c.Args().Slice()
+	if o.argv != nil {
+		argv = o.argv
+	}
+	if len(argv) == 0 {
+		return usagef("no command after --: oomguard run [flags] -- torchrun --nproc-per-node=8 train.py ...")
+	}
+	out, err := newOutput(c, env, env.stderr)
+	if err != nil {
+		return err
+	}
+	if _, err := launcher.Lookup(argv[0], env.getenv("PATH"), env.dir); err != nil {
+		return err
+	}
+	devices, err := openDevices(env, c)
+	if err != nil {
+		return err
+	}
+	if devices == nil { // the hardware was declared; what is here is watched all the same
+		devices = watchedDevices(env)
+	}
+	defer devices.Close()
+
+	asked, cancel := withDeadline(ctx)
+	p, err := prepare(asked, env, c, question{argv: argv, here: true, devices: devices})
+	cancel()
+	if err != nil {
+		return err
+	}
+	root := runRoot(env, c)
+	outcome, err := judge(env, c, p, root, preflight.ModeRun)
+	if err != nil {
+		return err
+	}
+	s := newSession(env, c, p, outcome, root, o)
+	s.announce(out)
+	if refusal := outcome.Err(); refusal != nil {
+		s.refused(out)
+		return status(exitRefused)
+	}
+	return s.launch(devices, out)
+}
+
+// watchedDevices is NVML in its helper, or its absence.
+func watchedDevices(env environment) gpu.Source {
+	source, err := gpu.OpenHelper([]string{env.executable, nvmlWord}, gpu.HelperOptions{})
+	if err != nil {
+		return gpu.Absent{Reason: err}
+	}
+	return source
+}
+
+// helperPIDs are our own processes among our children.
+func helperPIDs(devices gpu.Source) []int {
+	if h, ok := devices.(interface{ PID() int }); ok {
+		return []int{h.PID()}
+	}
+	return nil
+}
+
+// announce prints the checklist before the start, always as text on stderr: stdout is the training's.
+func (s *session) announce(out output) {
+	page := report.Announcement{Estimate: s.doc.Estimate, EstimateError: s.doc.EstimateError, Outcome: s.outcome}
+	if err := report.Write(s.env.stderr, "text", page, out.style); err != nil {
+		s.say("the checklist could not be printed: %v", err)
+	}
+}
+
+// launch starts the command, watches it, and reports. The result is the command's own exit status whatever happens to us.
+func (s *session) launch(devices gpu.Source, out output) error {
+	// a closed stderr of ours must not kill us; caught, not ignored, so that the command inherits what we inherited
+	if !signal.Ignored(syscall.SIGPIPE) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	}
+	s.openStore()
+	probeEnv := s.openProbe()
+	oomKills := preflight.CgroupOOMKills("/")
+	proc, err := launcher.Start(launcher.Command{
+		Argv: s.argv, Env: append(probeEnv, s.options.environ...), Dir: s.env.dir,
+		Stdin: s.env.stdin, Stdout: s.env.stdout, Stderr: s.env.stderr,
+	}, launcher.Options{Exclude: func() []int { return helperPIDs(devices) }})
+	if err != nil {
+		s.closeProbe()
+		if errors.Is(err, launcher.ErrNotFound) || errors.Is(err, launcher.ErrNotExecutable) {
+			return err
+		}
+		return fmt.Errorf("%w: %w", errCannotStart, err)
+	}
+	watcher := s.watch(proc, devices)
+	exit, waitErr := proc.Wait()
+	if waitErr != nil {
+		s.missing("the account of the command's processes is incomplete: %v", waitErr)
+	}
+	s.guarded("the report could not be made", func() {
+		s.doc.Missing = append(s.doc.Missing, watcher.Stop()...)
+		s.finish(exit, oomKills, out)
+	})
+	if exit.Code == 0 {
+		return nil
+	}
+	return status(exit.Code)
+}
+
+// refused records a run that was not started.
+func (s *session) refused(out output) {
+	s.doc.Refused = true
+	s.openStore()
+	s.guarded("the report could not be written", func() { s.save(out, false) })
+	s.say("nothing was started; report: %s", s.doc.Dir)
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestMain lets the test binary stand for the program: testscript puts it on PATH as "oomguard", and the tests below start it by
+// path, so that it is started as a whole, helper process included.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"oomguard": main})
+}
+
+// TestScripts runs testdata/script/*.txtar: the program from outside, one file a behaviour.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("OOMGUARD_DIR", filepath.Join(e.WorkDir, "runs"))
+			e.Setenv("NO_COLOR", "1")
+			return nil
+		},
+	})
+}
+
+// testPython is a Python that imports torch, with torchrun beside it.
+func testPython(tb testing.TB) string {
+	tb.Helper()
+	python, err := pythonWithTorch()
+	if err != nil {
+		tb.Fatalf("%v; run make test, which sets up a Python with torch", err)
+	}
+	return python
+}
+
+var pythonWithTorch = sync.OnceValues(func() (string, error) {
+	python := os.Getenv("OOMGUARD_TEST_PYTHON")
+	if python == "" {
+		python = filepath.Join("..", "..", ".venv", "bin", "python")
+	}
+	if err := exec.Command(python, "-c", "import torch").Run(); err != nil {
+		return "", fmt.Errorf("%s does not import torch: %w", python, err)
+	}
+	return filepath.Abs(python)
+})

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"oomguard/checklists"
+	"oomguard/launcher"
+	"oomguard/monitor"
+	"oomguard/monitor/gpu"
+	"oomguard/monitor/probe"
+	"oomguard/monitor/report"
+	"oomguard/preflight"
+)
+
+// session is one run from its checklist to its report.
+type session struct {
+	env     environment
+	cli     *cli.Context
+	argv    []string
+	options runOptions
+	root    string
+	outcome checklists.Outcome
+	prep    *prepared
+	scrub   *monitor.Scrubber
+	store   *monitor.Store // nil: nothing can be recorded
+	tail    outputTail
+	doc     report.Run
+}
+
+func newSession(env environment, c *cli.Context, p *prepared, outcome checklists.Outcome, root string, o runOptions) *session {
+	s := &session{
+		env: env, cli: c, argv: p.job.Argv, options: o, root: root, outcome: outcome, prep: p,
+		scrub: monitor.NewScrubber(env.environ, p.job.Argv),
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	s.doc = report.Run{
+		Schema: report.RunSchema, Version: version(), Command: s.scrub.Args(s.argv), WorkDir: env.dir, Host: host,
+		Started: env.now().UTC(), JobKey: preflight.JobKey(p.job), RemedyKey: preflight.RemedyKey(p.job), Simulated: o.simulated,
+		Job: p.job, Estimate: p.estimate, Devices: p.devices, List: outcome.List, Checks: outcome.Results, Outcome: outcome.Outcome,
+		Environment: preflight.AllowedEnv(env.environ), Versions: p.job.Versions,
+	}
+	if p.estimate != nil {
+		s.doc.EstimateInput = &p.input
+	}
+	if p.estimateErr != nil {
+		s.doc.EstimateError = p.estimateErr.Error()
+	}
+	if p.devicesErr != nil {
+		s.doc.DevicesError = p.devicesErr.Error()
+	}
+	return s
+}
+
+func (s *session) say(format string, args ...any) {
+	fmt.Fprintf(s.env.stderr, "oomguard: "+format+"\n", args...)
+}
+
+func (s *session) missing(format string, args ...any) {
+	s.doc.Missing = append(s.doc.Missing, fmt.Sprintf(format, args...))
+}
+
+// guarded runs what must not hurt the run: a panic in it is our fault and changes nothing but the report.
+func (s *session) guarded(what string, do func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.say("%s (a fault of oomguard; the run is not affected): %v\n%s", what, r, debug.Stack())
+		}
+	}()
+	do()
+}
+
+// openStore makes the run folder, or one among the temporary files when that cannot be written: a place to record is no reason not
+// to train.
+func (s *session) openStore() {
+	var problem error
+	for _, root := range []string{s.root, filepath.Join(os.TempDir(), "oomguard-runs")} {
+		store, err := monitor.CreateRun(root, s.env.now())
+		if err == nil {
+			s.store = store
+			break
+		}
+		if problem == nil {
+			problem = err
+		}
+	}
+	if problem != nil {
+		s.say("%v", problem)
+		s.missing("%v", problem)
+	}
+	if s.store == nil {
+		return
+	}
+	s.doc.ID, s.doc.Dir = s.store.ID(), s.store.Dir
+	if err := s.store.WriteMeta(s.doc); err != nil {
+		s.missing("%v", err)
+	}
+}
+
+// openProbe installs the probe and returns the command's environment.
+func (s *session) openProbe() []string {
+	if s.cli.Bool("no-probe") {
+		s.missing("memory by stage: the probe was switched off with --no-probe")
+		return s.env.environ
+	}
+	if s.store == nil {
+		return s.env.environ
+	}
+	dir, err := probe.Dir()
+	if err == nil {
+		err = probe.Install(dir)
+	}
+	if err != nil {
+		s.missing("memory by stage: the probe could not be installed: %v", err)
+		return s.env.environ
+	}
+	s.doc.ProbeDir = dir
+	if err := s.store.WriteMeta(s.doc); err != nil {
+		s.missing("%v", err)
+	}
+	env := probe.Env(s.env.environ, dir)
+	if s.prep.job.Launcher.Or("") == "python" {
+		env = append(env, "OOMGUARD_SINGLE=1")
+	}
+	return env
+}
+
+func (s *session) closeProbe() {
+	if s.doc.ProbeDir == "" {
+		return
+	}
+	if err := os.RemoveAll(s.doc.ProbeDir); err != nil {
+		s.missing("the probe's folder %s could not be removed: %v", s.doc.ProbeDir, err)
+	}
+	s.doc.ProbeDir = ""
+}
+
+// watch starts the recording.
+func (s *session) watch(proc *launcher.Process, devices gpu.Source) *monitor.Watcher {
+	s.tail = openTail(s.env)
+	if s.store == nil {
+		return nil
+	}
+	if s.prep.devices == nil {
+		devices = nil
+	}
+	return monitor.Watch(monitor.Config{
+		Store: s.store, Devices: devices, Interval: s.cli.Duration("interval"), ProbeDir: s.doc.ProbeDir, Scrub: s.scrub,
+		Owns: proc.Owns,
+		Ranks: func() []monitor.RankPID {
+			var out []monitor.RankPID
+			for _, r := range proc.Ranks() {
+				out = append(out, monitor.RankPID{PID: r.PID, Rank: r.Rank})
+			}
+			return out
+		},
+	})
+}
+
+// finish completes the document after the end and writes the report.
+func (s *session) finish(exit launcher.Exit, oomKills int64, out output) {
+	s.doc.Exit = &exit
+	text := s.tail.read()
+	if s.store != nil {
+		if text != "" {
+			if err := s.store.WriteFile("output.log", []byte(s.scrub.Text(text))); err != nil {
+				s.missing("%v", err)
+			}
+		}
+		complete(s.store, &s.doc)
+	}
+	if kills := preflight.CgroupOOMKills("/"); kills >= 0 && oomKills >= 0 {
+		s.doc.CgroupOOMKills = kills - oomKills
+	} else {
+		s.doc.CgroupOOMKills = -1
+	}
+	explainDeath(&s.doc, s.scrub.Text(text))
+	s.closeProbe()
+	s.save(out, true)
+}
+
+// save writes the report's files and, with show, prints it.
+func (s *session) save(out output, show bool) {
+	if s.store != nil {
+		if err := saveReport(s.store, s.doc); err != nil {
+			s.say("%v", err)
+		}
+	}
+	if !show && out.file == "" {
+		return
+	}
+	if err := out.write(s.doc); err != nil {
+		s.say("%v", err)
+	}
+}
+
+// saveReport writes run.json, report.json and report.md.
+func saveReport(store *monitor.Store, doc report.Run) error {
+	if err := store.WriteMeta(doc); err != nil {
+		return err
+	}
+	if err := store.WriteJSON("report.json", doc); err != nil {
+		return err
+	}
+	var md strings.Builder
+	if err := report.Write(&md, "markdown", doc, report.Style{Units: report.Units{UTF8: true}}); err != nil {
+		return err
+	}
+	return store.WriteFile("report.md", []byte(md.String()))
+}

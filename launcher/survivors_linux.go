@@ -1,0 +1,282 @@
+package launcher
+
+import (
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// settling is how long helpers may take to notice that the command has ended (Python's resource tracker does when its pipe is
+	// closed) before they count as left over. Our own choice.
+	settling = 100 * time.Millisecond
+	// dying is how long a process may take to end after SIGKILL before it counts as hanging in the kernel: freeing a GPU's and
+	// the host's memory takes the driver seconds. Our own choice.
+	dying = 10 * time.Second
+	// watching is how often survivors that are not our children, whose end nobody tells us, are looked at.
+	watching = 20 * time.Millisecond
+)
+
+// Tree returns the pids of the command and all its descendants, orphans included. It reads a file for each thread of each of them;
+// to place the few pids that use a GPU, Owns is much faster.
+func (p *Process) Tree() []int {
+	var roots, pids []int
+	if command, ok := readProcess(p.pid); ok && command.start == p.start {
+		roots = append(roots, p.pid)
+	}
+	for _, orphan := range p.orphans() {
+		roots = append(roots, orphan.pid)
+	}
+	p.tree.below(roots, func(pid int) bool {
+		pids = append(pids, pid)
+		return true
+	})
+	return pids
+}
+
+// Owns tells whether a process is the command or a descendant of it.
+func (p *Process) Owns(pid int) bool {
+	us, excluded := os.Getpid(), p.excluded()
+	for q, ok := readProcess(pid); ok; q, ok = readProcess(q.parent) {
+		switch {
+		case q.pid == p.pid:
+			return q.start == p.start
+		case q.parent == us:
+			return q.group != unix.Getpgrp() && !excluded[q.pid]
+		}
+	}
+	return false
+}
+
+// orphans returns our children other than the command that belong to its tree: their parents have died, and as the subreaper we
+// got them. Our own helpers are in our process group or excluded; the command's tree cannot be in our group.
+func (p *Process) orphans() []process {
+	ours, excluded := unix.Getpgrp(), p.excluded()
+	var orphans []process
+	for _, pid := range p.tree.children(os.Getpid()) {
+		if q, ok := readProcess(pid); ok && pid != p.pid && q.group != ours && !excluded[pid] {
+			orphans = append(orphans, q)
+		}
+	}
+	return orphans
+}
+
+func (p *Process) excluded() map[int]bool {
+	pids := map[int]bool{}
+	if p.options.Exclude != nil {
+		for _, pid := range p.options.Exclude() {
+			pids[pid] = true
+		}
+	}
+	return pids
+}
+
+// reap removes the orphans that have ended and returns those that live.
+func (p *Process) reap() []process {
+	var living []process
+	for _, orphan := range p.orphans() {
+		if !orphan.ended() {
+			living = append(living, orphan)
+			continue
+		}
+		var status unix.WaitStatus
+		if pid, err := unix.Wait4(orphan.pid, &status, unix.WNOHANG, nil); err == nil && pid == orphan.pid {
+			p.ranks.reaped(orphan, status)
+		}
+	}
+	return living
+}
+
+// survivors returns what lives of the command's tree after its end, parents first.
+func (p *Process) survivors() []process {
+	var roots []int
+	for _, orphan := range p.reap() {
+		roots = append(roots, orphan.pid)
+	}
+	var living []process
+	p.tree.below(roots, func(pid int) bool {
+		q, ok := readProcess(pid)
+		if ok = ok && !q.ended(); ok {
+			living = append(living, q)
+		}
+		return ok
+	})
+	return living
+}
+
+// doomed returns those survivors that are ranks, members of a rank's process group, or descendants of such, also of those that have
+// died since.
+func (p *Process) doomed(met fates) []process {
+	groups := p.ranks.groups()
+	belongs := map[int]bool{}
+	var doomed []process
+	for _, q := range p.survivors() {
+		if p.ranks.known(q) != nil || groups[q.group] || belongs[q.parent] || met.find(q) != nil {
+			belongs[q.pid] = true
+			doomed = append(doomed, q)
+		}
+	}
+	return doomed
+}
+
+// sweep ends the ranks that outlived the command and reports everything that did.
+func (p *Process) sweep() []Survivor {
+	var met fates
+	if p.gaveUp() {
+		p.endRanks(&met)
+	}
+	p.settle()
+	for _, q := range p.survivors() {
+		met.of(q, p.ranks) // whoever is new here was left alone
+	}
+	return met.list()
+}
+
+// gaveUp tells whether the command has left ranks to us: one that was killed had no chance to stop them, and one that exits before
+// them has given up on them. They would hold their GPUs' memory for nothing. What outlives ranks that have ended in good order
+// was meant to.
+func (p *Process) gaveUp() bool {
+	if p.exit.Signal != 0 {
+		p.findLateRanks()
+		return true
+	}
+	p.settle()
+	return slices.ContainsFunc(p.survivors(), func(q process) bool { return p.ranks.known(q) != nil })
+}
+
+// endRanks ends ranks and what belongs to them, gently first.
+func (p *Process) endRanks(met *fates) {
+	if n := len(p.doomed(*met)); n > 0 && p.options.LeftBehind != nil {
+		p.options.LeftBehind(n)
+	}
+	for _, step := range []struct {
+		signal unix.Signal
+		limit  time.Duration
+		fate   string
+	}{
+		{unix.SIGTERM, p.options.Grace, Terminated},
+		{unix.SIGKILL, dying, Killed},
+	} {
+		limit := time.After(step.limit)
+		for more := true; more; more = p.pause(limit) {
+			doomed := p.doomed(*met)
+			if len(doomed) == 0 {
+				return
+			}
+			p.end(doomed, step.signal, step.fate, met)
+		}
+	}
+	for _, q := range p.doomed(*met) {
+		met.of(q, p.ranks).Action = Unkillable
+	}
+}
+
+// settle gives survivors until shortly after the command's end to end by themselves.
+func (p *Process) settle() {
+	limit := time.After(time.Until(p.exit.Ended.Add(settling)))
+	for len(p.survivors()) > 0 && p.pause(limit) {
+	}
+}
+
+// findLateRanks looks for ranks that were started just before the command was killed, and had not been noticed. An orphan that
+// came earlier is no rank, though it may have a rank's environment: a daemon that a rank has started.
+func (p *Process) findLateRanks() {
+	var orphans []int
+	for _, orphan := range p.reap() {
+		if !p.adopted[orphan.pid] {
+			orphans = append(orphans, orphan.pid)
+		}
+	}
+	p.ranks.lookBelow(orphans)
+}
+
+// pause waits until something may have changed. It returns false when the limit has come, or when somebody who wants us to end has
+// lost patience.
+func (p *Process) pause(limit <-chan time.Time) bool {
+	tick := time.NewTimer(watching)
+	defer tick.Stop()
+	for {
+		select {
+		case <-limit:
+			return false
+		case s, open := <-p.signals:
+			if !open {
+				p.signals = nil
+			}
+			if isRequestToEnd(s) {
+				return false
+			}
+		case <-p.changed:
+			return true
+		case <-tick.C:
+			return true
+		}
+	}
+}
+
+// end sends a signal to each of the doomed that has not had it: to a rank's whole process group at once, as torchrun does, so that
+// its DataLoader workers do not see their parent die first.
+func (p *Process) end(doomed []process, s unix.Signal, fate string, met *fates) {
+	groups := p.ranks.groups()
+	done := map[int]bool{}
+	for _, q := range doomed {
+		f := met.of(q, p.ranks)
+		if f.Action == fate {
+			continue
+		}
+		to := q.pid
+		if groups[q.group] {
+			to = -q.group
+		}
+		if !done[to] {
+			done[to] = unix.Kill(to, s) == nil
+			_ = unix.Kill(to, unix.SIGCONT) // a stopped process takes no SIGTERM
+		}
+		if done[to] {
+			f.Action = fate
+		} else {
+			f.Action = Gone
+		}
+	}
+}
+
+// fates is what happened to whom, in the order in which they were met.
+type fates []*fate
+
+type fate struct {
+	Survivor
+	start uint64
+}
+
+// find returns the entry of a process, nil where there is none.
+func (f fates) find(q process) *fate {
+	for _, known := range f {
+		if known.PID == q.pid && known.start == q.start {
+			return known
+		}
+	}
+	return nil
+}
+
+// of returns the entry of a process, a new one where there is none.
+func (f *fates) of(q process, ranks *rankWatch) *fate {
+	if known := f.find(q); known != nil {
+		return known
+	}
+	met := &fate{Survivor{PID: q.pid, Name: q.name, Rank: -1, Action: LeftAlone}, q.start}
+	if r := ranks.known(q); r != nil {
+		met.Rank = r.Rank
+	}
+	*f = append(*f, met)
+	return met
+}
+
+func (f fates) list() []Survivor {
+	var survivors []Survivor
+	for _, known := range f {
+		survivors = append(survivors, known.Survivor)
+	}
+	return survivors
+}

@@ -1,0 +1,83 @@
+package report
+
+import (
+	"oomguard/monitor"
+	"oomguard/preflight/estimate"
+)
+
+// Comparison is one stage of one rank: what was predicted beside what was measured, in allocated bytes (for a rank without a GPU:
+// resident host memory above what the process held when torch had been imported).
+type Comparison struct {
+	Rank           int    `json:"rank"`
+	Stage          string `json:"stage"`
+	PredictedBytes *int64 `json:"predicted_allocated_bytes"` // null: the estimate has no such stage
+	MeasuredBytes  *int64 `json:"measured_allocated_bytes"`  // null: the stage was not seen
+	// ErrorPercent is (predicted - measured) / measured.
+	ErrorPercent *float64 `json:"error_percent"`
+	Memory       string   `json:"memory"` // "cuda" or "rss"
+}
+
+// Compare puts the stages of the estimate beside those of every rank of the last attempt.
+func Compare(e *estimate.Estimate, rec *monitor.Recording) []Comparison {
+	if rec == nil {
+		return nil
+	}
+	predicted := map[string]int64{}
+	var order []string
+	if e != nil {
+		for _, s := range e.Stages {
+			predicted[string(s.Stage)] = s.AllocatedBytes
+			order = append(order, string(s.Stage))
+		}
+	}
+	var out []Comparison
+	for _, r := range LastAttempt(rec.Ranks) {
+		out = append(out, compareRank(r, order, predicted)...)
+	}
+	return out
+}
+
+func compareRank(r monitor.Rank, order []string, predicted map[string]int64) []Comparison {
+	measured := map[string]int64{}
+	stages := order
+	for _, s := range r.Stages {
+		measured[s.Stage] = s.AllocatedBytes
+		if _, ok := predicted[s.Stage]; !ok {
+			stages = append(stages[:len(stages):len(stages)], s.Stage)
+		}
+	}
+	var out []Comparison
+	for _, stage := range stages {
+		if stage == string(estimate.Start) {
+			continue
+		}
+		c := Comparison{Rank: r.Rank, Stage: stage, Memory: r.Memory}
+		if p, ok := predicted[stage]; ok {
+			c.PredictedBytes = &p
+		}
+		if m, ok := measured[stage]; ok {
+			c.MeasuredBytes = &m
+		}
+		if c.PredictedBytes != nil && c.MeasuredBytes != nil && *c.MeasuredBytes > 0 {
+			percent := 100 * float64(*c.PredictedBytes-*c.MeasuredBytes) / float64(*c.MeasuredBytes)
+			c.ErrorPercent = &percent
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// LastAttempt gives the ranks of the last attempt: torchrun restarts all of them after a failure.
+func LastAttempt(ranks []monitor.Rank) []monitor.Rank {
+	last := 0
+	for _, r := range ranks {
+		last = max(last, r.Attempt)
+	}
+	var out []monitor.Rank
+	for _, r := range ranks {
+		if r.Attempt == last {
+			out = append(out, r)
+		}
+	}
+	return out
+}

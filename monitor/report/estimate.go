@@ -1,0 +1,179 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"oomguard/preflight/estimate"
+	"oomguard/preflight/job"
+)
+
+// Estimate is the predicted memory of one GPU.
+type Estimate struct {
+	*estimate.Estimate
+}
+
+// Page shows verdict, components, stages and assumptions.
+func (d Estimate) Page(u Units) Page {
+	e := d.Estimate
+	page := Page{
+		Heading("Memory estimate"),
+		Paragraph{Text: e.Model.Name + ": " + modelLine(e)},
+		verdict(e, u),
+		Heading(fmt.Sprintf("Each %s at the peak, which is the %s stage", deviceWord(e.GPU.Kind), e.PerGPU.PeakStage)),
+		ComponentTable(e.PerGPU.Components, u),
+		Heading("By stage"),
+		stageTable(e.Stages, e.PerGPU.PeakStage, u),
+	}
+	if len(e.Ranks) > 1 {
+		page = append(page, Heading("By pipeline stage"), rankTable(e.Ranks, u))
+	}
+	return append(page, assumptions(e.Assumptions)...)
+}
+
+func deviceWord(kind string) string {
+	if kind == "cpu" {
+		return "rank (resident host memory)"
+	}
+	return "GPU"
+}
+
+func modelLine(e *estimate.Estimate) string {
+	parts := []string{Count(e.Model.Parameters) + " parameters"}
+	if e.Model.TrainableParameters != e.Model.Parameters {
+		parts = append(parts, Count(e.Model.TrainableParameters)+" of them trainable")
+	}
+	if e.Job != nil {
+		parts = append(parts, jobLine(e.Job)...)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func jobLine(j *job.Job) []string {
+	var parts []string
+	add := func(s job.Setting[string], skip string) {
+		if s.Known && s.Value != "" && s.Value != skip {
+			parts = append(parts, s.Value)
+		}
+	}
+	add(j.Method, "full")
+	switch {
+	case !j.ParamDtype.Known:
+		parts = append(parts, "dtype unknown")
+	case j.MasterFP32.Or(false):
+		parts = append(parts, j.ParamDtype.Value+" with an fp32 master copy")
+	case j.Precision.Or(j.ParamDtype.Value) != j.ParamDtype.Value:
+		parts = append(parts, j.Precision.Value+" autocast over "+j.ParamDtype.Value+" weights")
+	default:
+		parts = append(parts, j.ParamDtype.Value)
+	}
+	add(j.Optimizer, "")
+	if j.MicroBatch.Known {
+		parts = append(parts, fmt.Sprintf("micro-batch %d", j.MicroBatch.Value))
+	}
+	if j.SeqLen.Known {
+		parts = append(parts, fmt.Sprintf("sequence %d", j.SeqLen.Value))
+	}
+	if j.Checkpointing.Known && j.Checkpointing.Value != "none" {
+		parts = append(parts, j.Checkpointing.Value+" checkpointing")
+	}
+	add(j.Sharding, "none")
+	if j.WorldSize.Known {
+		parts = append(parts, fmt.Sprintf("world size %d", j.WorldSize.Value))
+	}
+	return parts
+}
+
+// verdict is the one line that people came for.
+func verdict(e *estimate.Estimate, u Units) Paragraph {
+	p := e.PerGPU
+	unit := u.For(p.HighBytes)
+	need := fmt.Sprintf("needs %s %s (%s to %s) on each %s",
+		unit.Format(p.DeviceBytes), unit.Name, unit.Format(p.LowBytes), unit.Format(p.HighBytes), deviceWord(e.GPU.Kind))
+	if e.Fits == nil {
+		return Paragraph{Text: need + "; whether that fits is unknown: no GPU is known here (give --gpu, for example --gpu 8xH100-80GB)"}
+	}
+	on := fmt.Sprintf("%s with %s", e.GPU.Name, u.Size(e.GPU.TotalBytes))
+	free := *e.HeadroomBytes
+	switch {
+	case *e.Fits:
+		return Paragraph{Text: fmt.Sprintf("%s: fits %s, %s (%s) stays free", need, on, u.Size(free), percent(free, e.GPU.TotalBytes)), Tone: Good}
+	case free >= 0:
+		return Paragraph{Text: fmt.Sprintf("%s: does not fit %s with headroom, only %s (%s) stays free", need, on, u.Size(free), percent(free, e.GPU.TotalBytes)), Tone: Bad}
+	}
+	return Paragraph{Text: fmt.Sprintf("%s: does not fit %s, %s too much", need, on, u.Size(-free)), Tone: Bad}
+}
+
+// ComponentTable lists the parts with share and bar, marks the bottleneck, and sums up model states and total.
+func ComponentTable(c estimate.Components, u Units) Table {
+	total := c.Sum()
+	unit := u.For(total)
+	t := Table{Columns: []Column{{"component", false}, {unit.Name, true}, {"share", true}, {"", false}}}
+	bottleneck := c.Bottleneck()
+	for i, bytes := range c {
+		component := estimate.Component(i)
+		if bytes == 0 {
+			continue
+		}
+		row := cells(component.String(), unit.Format(bytes), percent(bytes, total), u.bar(bytes, total))
+		if component == bottleneck {
+			row[3].Text += " <- bottleneck"
+			row = toned(row, Strong)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	states := c.ModelStates()
+	t.Rows = append(t.Rows,
+		toned(cells("model states (parameters to optimizer)", unit.Format(states), percent(states, total), ""), Faint),
+		cells("total", unit.Format(total), percent(total, total), ""))
+	return t
+}
+
+func stageTable(stages []estimate.StageMemory, peak estimate.Stage, u Units) Table {
+	var largest int64
+	for _, s := range stages {
+		largest = max(largest, s.DeviceBytes)
+	}
+	unit := u.For(largest)
+	t := Table{Columns: []Column{{"stage", false}, {"allocated " + unit.Name, true}, {"device " + unit.Name, true}, {"largest part", false}}}
+	for _, s := range stages {
+		row := cells(string(s.Stage), unit.Format(s.AllocatedBytes), unit.Format(s.DeviceBytes), s.Components.Bottleneck().String())
+		if s.Stage == peak {
+			row[3].Text += " <- peak"
+			row = toned(row, Strong)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+func rankTable(ranks []estimate.Rank, u Units) Table {
+	var largest int64
+	for _, r := range ranks {
+		largest = max(largest, r.DeviceBytes)
+	}
+	unit := u.For(largest)
+	t := Table{Columns: []Column{{"pipeline stage", true}, {"allocated " + unit.Name, true}, {"device " + unit.Name, true}}}
+	for _, r := range ranks {
+		t.Rows = append(t.Rows, cells(fmt.Sprint(r.PipelineStage), unit.Format(r.AllocatedBytes), unit.Format(r.DeviceBytes)))
+	}
+	return t
+}
+
+func assumptions(list []estimate.Assumption) []Block {
+	if len(list) == 0 {
+		return nil
+	}
+	items := make(List, len(list))
+	for i, a := range list {
+		items[i].Text = a.What
+		if a.Origin != "" {
+			items[i].Text += " (" + a.Origin + ")"
+		}
+		if a.Widens {
+			items[i].Text += "; widens the interval"
+			items[i].Tone = Caution
+		}
+	}
+	return []Block{Heading("Assumptions"), items}
+}

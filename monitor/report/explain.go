@@ -1,0 +1,40 @@
+package report
+
+import (
+	"fmt"
+
+	"oomguard/preflight/job"
+)
+
+// Explain is what was understood of a command, each setting with its origin (schema oomguard.explain/v1).
+type Explain struct {
+	Schema   string            `json:"schema"`
+	Command  []string          `json:"command"`
+	Job      *job.Job          `json:"job"`
+	Versions map[string]string `json:"versions"`
+	Problems []string          `json:"problems"`
+}
+
+// Page lists the settings in the order of the job.
+func (d Explain) Page(Units) Page {
+	t := Table{Columns: []Column{{"setting", false}, {"value", false}, {"where it comes from", false}}}
+	for _, s := range d.Job.Settings() {
+		row := cells(s.Key, s.Value, s.Origin)
+		if !s.Known {
+			row = toned(row, Caution)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	page := Page{Heading("What was understood"), t}
+	if len(d.Problems) > 0 {
+		items := make(List, len(d.Problems))
+		for i, p := range d.Problems {
+			items[i] = Paragraph{Text: p, Tone: Bad}
+		}
+		page = append(page, Heading("Problems"), items)
+	}
+	if w := d.Job.WillFail; w.Known && w.Value != "" {
+		page = append(page, Paragraph{Text: fmt.Sprintf("the run would die at start: %s", w.Value), Tone: Bad})
+	}
+	return page
+}

@@ -1,0 +1,56 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Style is how one stream is written to.
+type Style struct {
+	Units Units
+	Color bool
+}
+
+// format renders a document; a new one is one row in formats.
+type format struct {
+	name  string
+	write func(io.Writer, Document, Style) error
+}
+
+func formats() []format {
+	return []format{
+		{"text", func(w io.Writer, d Document, s Style) error {
+			return writeText(w, d.Page(s.Units), newPalette(s.Color))
+		}},
+		{"json", func(w io.Writer, d Document, _ Style) error { return writeJSON(w, d) }},
+		{"markdown", func(w io.Writer, d Document, s Style) error { return writeMarkdown(w, d.Page(s.Units)) }},
+	}
+}
+
+// Formats lists the names of the formats.
+func Formats() []string {
+	var names []string
+	for _, f := range formats() {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// Write renders a document. The error of an unknown format lists the known ones.
+func Write(w io.Writer, name string, d Document, s Style) error {
+	for _, f := range formats() {
+		if f.name == name {
+			return f.write(w, d, s)
+		}
+	}
+	return fmt.Errorf("unknown format %q; known: %s", name, strings.Join(Formats(), ", "))
+}
+
+func writeJSON(w io.Writer, d Document) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(d)
+}
