@@ -99,7 +99,7 @@ type Options struct {
 	// SIGHUP or SIGQUIT that comes in this time ends it at once.
 	Grace time.Duration
 	// LeftBehind is called once, before anything is done to them, when ranks have outlived the command: how many processes they and
-	// theirs are. Waiting for them can take the whole grace, which a user wants to be told. Nil: nobody is.
+	// theirs are. Waiting for them can take the whole grace, which a user wants to be told. It must not block. Nil: nobody is told.
 	LeftBehind func(processes int)
 	// Exclude returns the pids of our own helper processes that have a process group of their own. They and their descendants
 	// are neither counted as the command's, signalled nor reaped. Nil: there are none.
