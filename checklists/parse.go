@@ -37,7 +37,7 @@ func parse(file string, data []byte) (document, error) {
 	var root yaml.Node
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	if err := decoder.Decode(&root); errors.Is(err, io.EOF) {
-		return doc, fmt.Errorf("%s: empty; a checklist has at least checks: or extends:", file)
+		return doc, fmt.Errorf("%s: empty; a checklist has at least \"checks\" or \"extends\"", file)
 	} else if err != nil {
 		return doc, fmt.Errorf("%s: %w", file, err)
 	}
@@ -69,7 +69,7 @@ func parse(file string, data []byte) (document, error) {
 
 func (d *document) notEmpty() error {
 	if len(d.entries) == 0 && d.extends == "" {
-		return fmt.Errorf("%s: no checks; list some under checks: or say which list it extends:", d.file)
+		return fmt.Errorf("%s: no checks; list some under \"checks\" or say which list it extends", d.file)
 	}
 	if len(d.drop) > 0 && d.extends == "" {
 		return fmt.Errorf("%s: drop without extends; leave the check out of checks: instead", d.drop[0].origin)

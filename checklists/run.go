@@ -3,6 +3,7 @@ package checklists
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -73,12 +74,8 @@ func blockedBy(after []string, verdicts map[string]Verdict) (Verdict, bool) {
 // merge is the thresholds a check is judged with.
 func merge(defaults, with Params) Params {
 	out := make(Params, len(defaults))
-	for name, v := range defaults {
-		out[name] = v
-	}
-	for name, v := range with {
-		out[name] = v
-	}
+	maps.Copy(out, defaults)
+	maps.Copy(out, with)
 	return out
 }
 

@@ -189,6 +189,7 @@ func (s *supervised) gone(pids ...int) {
 
 // fifo makes a fifo that nobody writes to: reading it waits.
 func fifo(t *testing.T) string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "fifo")
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)

@@ -107,7 +107,7 @@ func TestStartErrors(t *testing.T) {
 				t.Fatalf("pid %d was started", p.PID())
 			}
 			for _, kind := range []error{ErrNotFound, ErrNotExecutable} {
-				if errors.Is(err, kind) != (test.err == kind) {
+				if errors.Is(err, kind) != (errors.Is(test.err, kind)) {
 					t.Errorf("%q: is %q: %v", err, kind, errors.Is(err, kind))
 				}
 			}

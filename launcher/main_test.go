@@ -4,6 +4,7 @@ package launcher
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -233,7 +234,7 @@ func readerProgram([]string) int {
 	say("reading")
 	line := make([]byte, 100)
 	n, err := terminal.Read(line)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		say("%v", err)
 		return 1
 	}

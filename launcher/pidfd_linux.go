@@ -18,7 +18,7 @@ func openHandle(pid int) (*handle, error) {
 		return nil, err
 	}
 	if err := unix.SetNonblock(fd, true); err != nil { // so that os.File waits in the runtime's poller, not in a thread each
-		unix.Close(fd)
+		_ = unix.Close(fd) // nothing was written to it
 		return nil, err
 	}
 	return &handle{os.NewFile(uintptr(fd), "pidfd")}, nil

@@ -73,7 +73,7 @@ func readProc(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }() // it was only read
 	text := make([]byte, 0, 1024)
 	for {
 		n, err := unix.Read(fd, text[len(text):cap(text)])
@@ -115,7 +115,7 @@ func (t tree) children(pid int) []int {
 		if err != nil {
 			continue // the thread has ended
 		}
-		for _, word := range strings.Fields(string(text)) {
+		for word := range strings.FieldsSeq(string(text)) {
 			if child, err := strconv.Atoi(word); err == nil {
 				pids = append(pids, child)
 			}

@@ -295,6 +295,7 @@ func TestOwnHelpers(t *testing.T) {
 
 // silent is a standard input that neither says anything nor ends.
 func silent(t *testing.T) *os.File {
+	t.Helper()
 	reader, writer, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -340,6 +340,7 @@ func BenchmarkOwns(b *testing.B) {
 
 // forest is a command with eight children, and one of these.
 func forest(b *testing.B) (*Process, int) {
+	b.Helper()
 	p, err := Start(Command{Argv: []string{"bash", "-c", strings.Repeat("sleep 1000 & ", 8) + "wait"}, Env: os.Environ()}, Options{})
 	if err != nil {
 		b.Fatal(err)

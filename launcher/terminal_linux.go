@@ -83,7 +83,7 @@ func (t *terminal) share() bool {
 // close takes the terminal back and returns SIGTTOU to what the next command should get: what is caught here is default there.
 func (t *terminal) close() {
 	t.take()
-	unix.Close(t.fd)
+	_ = unix.Close(t.fd) // nothing was written to it
 	if signal.Ignored(unix.SIGTTOU) {
 		caught := make(chan os.Signal, 1)
 		signal.Notify(caught, unix.SIGTTOU)

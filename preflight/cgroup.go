@@ -61,7 +61,7 @@ func (h *Host) readCgroup(root string) error {
 // memoryGroup reads lines of "id:controllers:path". A v1 memory controller wins: on a hybrid system it is the one that counts.
 func memoryGroup(text string) (cgroupFiles, string) {
 	group := "/"
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		parts := strings.SplitN(line, ":", 3)
 		if len(parts) != 3 {
 			continue

@@ -162,7 +162,8 @@ func diskSpace(path string) (total, free int64, err error) {
 	if err := unix.Statfs(path, &st); err != nil {
 		return 0, 0, fmt.Errorf("statfs %s: %w", path, err)
 	}
-	return int64(st.Blocks) * int64(st.Bsize), int64(st.Bavail) * int64(st.Bsize), nil
+	block := int64(st.Bsize) //nolint:unconvert // its type differs between architectures
+	return int64(st.Blocks) * block, int64(st.Bavail) * block, nil
 }
 
 // OwnedBy says whether the process belongs to the user. Process ids are those of our own PID namespace; false when it is not there.

@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -42,9 +43,7 @@ func machine(more map[string]string) map[string]string {
 		"proc/sys/kernel/osrelease": "6.8.0-45-generic\n",
 		"dev/shm/.keep":             "",
 	}
-	for name, text := range more {
-		files[name] = text
-	}
+	maps.Copy(files, more)
 	return files
 }
 

@@ -126,7 +126,12 @@ func (s *session) launch(devices gpu.Source, out output) error {
 	proc, err := launcher.Start(launcher.Command{
 		Argv: s.argv, Env: append(probeEnv, s.options.environ...), Dir: s.env.dir,
 		Stdin: s.env.stdin, Stdout: s.env.stdout, Stderr: s.env.stderr,
-	}, launcher.Options{Exclude: func() []int { return helperPIDs(devices) }})
+	}, launcher.Options{
+		Exclude: func() []int { return helperPIDs(devices) },
+		LeftBehind: func(n int) {
+			s.say("the command has ended and %d of its ranks go on; ending them (SIGTERM, and SIGKILL after %s)", n, launcher.DefaultGrace)
+		},
+	})
 	if err != nil {
 		s.closeProbe()
 		if errors.Is(err, launcher.ErrNotFound) || errors.Is(err, launcher.ErrNotExecutable) {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"time"
 )
 
@@ -34,8 +35,8 @@ func processEnvironment() environment {
 
 // lookup finds a variable; the last of several wins, as in a process's own environment.
 func (e environment) lookup(name string) (string, bool) {
-	for i := len(e.environ) - 1; i >= 0; i-- {
-		if kv := e.environ[i]; len(kv) > len(name) && kv[len(name)] == '=' && kv[:len(name)] == name {
+	for _, v := range slices.Backward(e.environ) {
+		if kv := v; len(kv) > len(name) && kv[len(name)] == '=' && kv[:len(name)] == name {
 			return kv[len(name)+1:], true
 		}
 	}

@@ -1,5 +1,7 @@
 package oom
 
+import "slices"
+
 // Bounds on what is kept of a log of any size: the first and the last of each kind, so that both the root cause and the end of the run survive.
 const (
 	keepMessages = 256
@@ -149,10 +151,8 @@ func keepEnds[T any](list []T, item T, most int, dropped *int) []T {
 // signs returns the first sign of any of these kinds.
 func (l *Log) sign(kinds ...SignKind) *Sign {
 	for i := range l.Signs {
-		for _, k := range kinds {
-			if l.Signs[i].Kind == k {
-				return &l.Signs[i]
-			}
+		if slices.Contains(kinds, l.Signs[i].Kind) {
+			return &l.Signs[i]
 		}
 	}
 	return nil

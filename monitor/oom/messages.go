@@ -230,7 +230,7 @@ func parseMessage(m *Message, s string) int {
 
 // captures splits what a phrase captured into words and sizes: a number followed by its unit is a size.
 func captures(found []string) (sizes []int64, words []string) {
-	for i := 0; i < len(found); i++ {
+	for i := range found {
 		if i+1 < len(found) && found[i] != "" && isUnit(found[i+1]) {
 			sizes = append(sizes, parseSize(found[i], found[i+1]))
 		}

@@ -1,6 +1,9 @@
 package oom
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // remedy is one row of the table: for which causes it is named, and what it says with the numbers of this log.
 type remedy struct {
@@ -25,12 +28,7 @@ func (q *inquest) remedies(cause Cause) []Remedy {
 }
 
 func hasCause(list []Cause, c Cause) bool {
-	for _, l := range list {
-		if l == c {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(list, c)
 }
 
 func remedyTable() []remedy { return append(specificRemedies(), generalRemedies()...) }

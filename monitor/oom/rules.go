@@ -1,5 +1,7 @@
 package oom
 
+import "slices"
+
 // rule names a cause when it holds; the first rule that holds wins, so the table is in the order of the strength of the evidence.
 type rule struct {
 	name       string
@@ -131,10 +133,5 @@ func (q *inquest) unblamed() bool {
 }
 
 func isOneOf(s string, list []string) bool {
-	for _, l := range list {
-		if s == l {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(list, s)
 }

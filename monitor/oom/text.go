@@ -153,9 +153,9 @@ func squeeze(raw []byte) squeezed {
 // wrapPrefix is the launcher's prefix of a continued line.
 func wrapPrefix(rest []byte) []byte {
 	for i, b := range rest[:min(len(rest), 100)] {
-		switch {
-		case b == ' ' || b == '\t':
-		case b == '[' || b == '(':
+		switch b {
+		case ' ', '\t':
+		case '[', '(':
 			head := rest[:min(len(rest), i+100)]
 			if m := continuation().Find(head); m != nil {
 				return m

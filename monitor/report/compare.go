@@ -3,6 +3,7 @@ package report
 import (
 	"oomguard/monitor"
 	"oomguard/preflight/estimate"
+	"slices"
 )
 
 // Comparison is one stage of one rank: what was predicted beside what was measured, in allocated bytes (for a rank without a GPU:
@@ -43,7 +44,7 @@ func compareRank(r monitor.Rank, order []string, predicted map[string]int64) []C
 	for _, s := range r.Stages {
 		measured[s.Stage] = s.AllocatedBytes
 		if _, ok := predicted[s.Stage]; !ok {
-			stages = append(stages[:len(stages):len(stages)], s.Stage)
+			stages = append(slices.Clip(stages), s.Stage)
 		}
 	}
 	var out []Comparison

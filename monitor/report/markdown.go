@@ -52,11 +52,12 @@ func markdownTable(out *bufio.Writer, t Table) {
 	fmt.Fprintln(out, head)
 	fmt.Fprintln(out, rule)
 	for _, row := range t.Rows {
-		line := "|"
+		var line strings.Builder
+		line.WriteString("|")
 		for _, c := range row {
-			line += " " + emphasise(escapeCell(c.Text), c.Tone) + " |"
+			line.WriteString(" " + emphasise(escapeCell(c.Text), c.Tone) + " |")
 		}
-		fmt.Fprintln(out, line)
+		fmt.Fprintln(out, line.String())
 	}
 }
 

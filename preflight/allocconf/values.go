@@ -18,8 +18,10 @@ func checkValue(o option, value string, v Version) *Problem {
 		return checkRoundup(o, value)
 	case opaque:
 		return nil
+	case integer, fraction:
+		return checkNumber(o, value, v)
 	}
-	return checkNumber(o, value, v)
+	return nil
 }
 
 func checkBoolean(o option, value string, v Version) *Problem {
@@ -94,7 +96,7 @@ func checkRoundup(o option, value string) *Problem {
 		}
 		return nil
 	}
-	for _, item := range strings.Split(strings.Trim(value, "[]"), ",") {
+	for item := range strings.SplitSeq(strings.Trim(value, "[]"), ",") {
 		interval, divisions, ok := strings.Cut(item, ":")
 		switch {
 		case !ok:

@@ -247,7 +247,7 @@ func (b block) attentionCore() step {
 	case eager && grouped && (b.kvHeads > 1 || b.batch > 1), padded && grouped && b.kvHeads > 1:
 		kv = 2 * b.c * b.q // repeat_kv copies; a single head in a batch of one expands as a view
 	}
-	if b.quirk.fusedRotary && !(eager && b.batch > 1) { // a batch of several sequences makes eager attention copy v out of it
+	if b.quirk.fusedRotary && (!eager || b.batch <= 1) { // a batch of several sequences makes eager attention copy v out of it
 		kv += b.c * (b.q + b.kv)
 	}
 	out := step{saved: T * (b.c*b.q + kv), live: T * (b.stream*b.h + 2*b.c*b.q + 2*b.c*b.kv)}

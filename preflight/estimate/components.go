@@ -40,7 +40,7 @@ func (c Components) Sum() int64 { return c.Allocated() + c[Context] + c[Fragment
 // Allocated is the part that PyTorch's allocator hands out: all components without context and fragmentation, in bytes.
 func (c Components) Allocated() int64 {
 	var sum int64
-	for i := Parameters; i < Context; i++ {
+	for i := range Context {
 		sum += c[i]
 	}
 	return sum
@@ -54,20 +54,12 @@ func (c Components) ModelStates() int64 {
 // Bottleneck is the largest component; of equal ones, the first in table order.
 func (c Components) Bottleneck() Component {
 	largest := Parameters
-	for i := Parameters; i < NumComponents; i++ {
+	for i := range NumComponents {
 		if c[i] > c[largest] {
 			largest = i
 		}
 	}
 	return largest
-}
-
-// plus is the sum of two sets, component by component.
-func (c Components) plus(d Components) Components {
-	for i := range c {
-		c[i] += d[i]
-	}
-	return c
 }
 
 // MarshalJSON writes an object keyed by the components' names, in table order, values in bytes.

@@ -45,6 +45,7 @@ func jobs() map[string]func(*job.Job) {
 }
 
 func small(t testing.TB, edit func(*job.Job)) Input {
+	t.Helper()
 	in := paramsOnly(1, func(j *job.Job) {
 		j.MicroBatch, j.SeqLen = known(2), known(512)
 		edit(j)

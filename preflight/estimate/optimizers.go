@@ -161,6 +161,7 @@ func (o optimizer) temporaryBytes(elements, largest, dtype int64, cpu bool) int6
 		return 2 * largest * dtype
 	case loopInF32:
 		return 3 * 4 * largest
+	case inPlace, autoStep:
 	}
 	return 0
 }

@@ -28,6 +28,7 @@ type forwardCase struct {
 }
 
 func (c forwardCase) input(t testing.TB) Input {
+	t.Helper()
 	j := &job.Job{}
 	j.MicroBatch, j.SeqLen, j.GradAccum, j.Attention = known(2), known(512), known(1), known("eager")
 	j.Checkpointing, j.Optimizer, j.ParamDtype, j.MasterFP32 = known(c.Checkpointing), known("adamw"), known(c.ParamDtype), known(false)

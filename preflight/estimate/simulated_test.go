@@ -79,6 +79,7 @@ func loadModel(t testing.TB, name string) *model.Architecture {
 
 // input is the case as a job. The simulation counts live tensors on a CPU: no cuBLAS workspace, and no context.
 func (c simulatedCase) input(t testing.TB) Input {
+	t.Helper()
 	j := &job.Job{}
 	j.MicroBatch, j.SeqLen, j.GradAccum = known(c.MicroBatch), known(c.SeqLen), known(c.GradAccum)
 	j.Checkpointing, j.Attention = known(c.Checkpointing), known(c.Attention)

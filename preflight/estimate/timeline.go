@@ -1,6 +1,9 @@
 package estimate
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // timeline is the memory of every stage of one rank, in the order in which a run meets them.
 func (r *rank) timeline(o overhead) ([]StageMemory, error) {
@@ -247,8 +250,8 @@ func (m *moments) walkLayer(at func(produced, activations, logits, live int64) C
 	}
 	left := saved(m.tape.steps)
 	var out []Components
-	for i := len(m.tape.steps) - 1; i >= 0; i-- {
-		s := m.tape.steps[i]
+	for _, s := range slices.Backward(m.tape.steps) {
+
 		g := s.grads / m.layout.gradShards
 		produced += g
 		out = append(out, at(produced, held+left, m.loss.held, s.live+m.fresh(g)))

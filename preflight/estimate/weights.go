@@ -102,6 +102,7 @@ func (r *rank) slice(t model.Tensor, unit string, repeat int64) weight {
 		degree = r.tp
 	case model.Expert: // stacked: whole experts go to expert-parallel ranks, each split by tensor parallelism
 		degree = r.tp * r.ep
+	case model.Bias, model.Norm, model.Other:
 	}
 	if degree > 1 && len(t.Shape) > 0 {
 		w.Shape = append([]int64{ceilDiv(t.Shape[0], degree)}, t.Shape[1:]...)

@@ -26,7 +26,7 @@ func (j *Job) Settings() []Named {
 func (j *Job) eachFact(visit func(key string, f fact)) {
 	fields := reflect.ValueOf(j).Elem()
 	for i := range fields.NumField() {
-		if f, ok := fields.Field(i).Addr().Interface().(fact); ok {
+		if f, ok := reflect.TypeAssert[fact](fields.Field(i).Addr()); ok {
 			visit(fields.Type().Field(i).Tag.Get("json"), f)
 		}
 	}

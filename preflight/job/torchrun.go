@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -199,10 +200,8 @@ func (p *argparser) match(word string) (found *option, value string, attached bo
 
 func (p *argparser) named(name string) *option {
 	for i := range p.options {
-		for _, candidate := range p.options[i].names {
-			if candidate == name {
-				return &p.options[i]
-			}
+		if slices.Contains(p.options[i].names, name) {
+			return &p.options[i]
 		}
 	}
 	return nil

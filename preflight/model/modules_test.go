@@ -25,6 +25,7 @@ type modules struct {
 }
 
 func readModules(t testing.TB) (m modules) {
+	t.Helper()
 	readJSON(t, "testdata/modules.json", &m)
 	return m
 }
