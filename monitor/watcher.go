@@ -48,32 +48,52 @@ type Watcher struct {
 	writer  *sampleWriter
 	copier  *copier
 	notes   []string
+	faults  chan string // one from each loop at most
 }
 
-// Watch starts recording. It never fails: what cannot be recorded is a note in run.json's company, and the run goes on.
+// Watch starts recording. It never fails: Stop says what could not be recorded, and the run goes on.
 func Watch(cfg Config) *Watcher {
 	if cfg.Interval <= 0 {
 		cfg.Interval = time.Second
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &Watcher{cfg: cfg, cancel: cancel}
+	w := &Watcher{cfg: cfg, cancel: cancel, faults: make(chan string, 2)}
 	if f, err := cfg.Store.appendFile(samplesFile); err != nil {
 		w.notes = append(w.notes, err.Error())
 	} else {
 		w.samples, w.writer = f, newSampleWriter(f)
-		w.done.Go(func() { w.sampleLoop(ctx) })
+		w.guard("device samples", func() { w.sampleLoop(ctx) })
 	}
 	if cfg.ProbeDir != "" {
 		w.copier = &copier{from: cfg.ProbeDir, store: cfg.Store, scrub: cfg.Scrub, read: map[string]int64{}}
-		w.done.Go(func() { w.copyLoop(ctx) })
+		w.guard("stage records", func() { w.copyLoop(ctx) })
 	}
 	return w
 }
 
+// guard runs a loop until it ends. A panic in it is a fault of ours: it is noted, and the run that is watched goes on.
+func (w *Watcher) guard(what string, loop func()) {
+	w.done.Go(func() {
+		defer func() {
+			if r := recover(); r != nil {
+				w.faults <- fmt.Sprintf("%s end early, by a fault of oomguard: %v", what, r)
+			}
+		}()
+		loop()
+	})
+}
+
 // Stop takes a last look, writes what is pending and says what could not be recorded.
 func (w *Watcher) Stop() []string {
+	if w == nil { // nothing could be recorded
+		return nil
+	}
 	w.cancel()
 	w.done.Wait()
+	close(w.faults)
+	for f := range w.faults {
+		w.notes = append(w.notes, f)
+	}
 	if w.copier != nil {
 		w.copier.poll()
 		w.notes = append(w.notes, w.copier.notes()...)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -66,7 +67,7 @@ func silentRanks(doc *report.Run) []string {
 func bottleneck(e *estimate.Estimate, rec *monitor.Recording) (stage, component string) {
 	var highest int64 = -1
 	for _, s := range rec.Stages {
-		if s.AllocatedBytes > highest && !slices.Contains([]string{"start", "other", "whole-run"}, s.Stage) {
+		if s.AllocatedBytes > highest && !notStages(s.Stage) {
 			highest, stage = s.AllocatedBytes, s.Stage
 		}
 	}
@@ -86,10 +87,26 @@ func explainDeath(doc *report.Run, text string) {
 	if doc.Exit != nil && doc.Exit.Code == 0 || doc.Exit == nil && (doc.Recording == nil || firstFatal(doc.Recording) == nil) {
 		return
 	}
-	facts := oom.Facts{
-		Rank: -1, GPU: -1, ExitCode: -1, Simulated: doc.Simulated, CgroupOOMKills: int(doc.CgroupOOMKills),
-		AllocConf: allocConf(doc.Environment), PeaksByStage: map[string]int64{},
+	log, err := oom.Scan(strings.NewReader(text))
+	if err != nil {
+		doc.Missing = append(doc.Missing, err.Error())
+		return
 	}
+	facts := deathFacts(doc)
+	if doc.Recording != nil {
+		log.Messages = append(log.Messages, observed(doc.Recording)...)
+	}
+	d := oom.Diagnose(log, facts)
+	d.Remedies = priced(d.Remedies, doc, d.Stage)
+	doc.Postmortem = &d
+}
+
+// deathFacts is what is known of the end beside the text.
+func deathFacts(doc *report.Run) oom.Facts {
+	facts := oom.NoFacts()
+	facts.Simulated, facts.CgroupOOMKills = doc.Simulated, int(doc.CgroupOOMKills)
+	facts.AllocConf, facts.TorchVersion = allocConf(doc.Environment), doc.Versions["torch"]
+	facts.PeaksByStage = map[string]int64{}
 	if doc.Exit != nil {
 		facts.ExitCode = doc.Exit.Code
 		for _, r := range doc.Exit.Ranks {
@@ -98,23 +115,47 @@ func explainDeath(doc *report.Run, text string) {
 			}
 		}
 	}
-	if doc.Recording != nil {
-		text += doc.Recording.Output()
-		for _, s := range doc.Recording.Stages {
+	if doc.Recording == nil {
+		return facts
+	}
+	for _, s := range doc.Recording.Stages {
+		if !notStages(s.Stage) {
 			facts.PeaksByStage[s.Stage] = s.AllocatedBytes
 		}
-		if r := firstFatal(doc.Recording); r != nil {
-			facts.Stage, facts.Rank, facts.GPU = r.Exception.Stage, r.Rank, r.Device
+	}
+	if r := firstFatal(doc.Recording); r != nil {
+		facts.Stage, facts.Rank, facts.GPU = r.Exception.Stage, r.Rank, r.Device
+		facts.TorchVersion = r.Torch
+	}
+	return facts
+}
+
+// observed are the failed allocations that a rank's allocator told the probe of and no exception did: the script caught the exception,
+// or the process was gone before Python could raise it. Where another exception ended the rank, the failure may have been overcome.
+func observed(rec *monitor.Recording) []oom.Message {
+	var out []oom.Message
+	for _, r := range rec.Ranks {
+		if len(r.OOMs) == 0 || r.Exception != nil && r.Exception.OOM {
+			continue
 		}
+		e := r.OOMs[len(r.OOMs)-1]
+		m := oom.Message{
+			Generation: "observer", Form: oom.FormCUDA, GPU: e.Device, Rank: r.Rank, TriedBytes: e.WantBytes, TotalBytes: e.TotalBytes,
+			FreeBytes: e.FreeBytes, AllocatedBytes: e.AllocatedBytes, ReservedBytes: e.ReservedBytes,
+			ReservedUnallocatedBytes: e.ReservedBytes - e.AllocatedBytes, PrivatePoolBytes: oom.Unknown, AllowedBytes: oom.Unknown,
+			ProcessBytes: oom.Unknown, Text: fmt.Sprintf("rank %d's allocator failed in %s, step %d", r.Rank, e.Stage, e.Step),
+		}
+		if r.Exception != nil {
+			m.Form = oom.FormWarning
+		}
+		out = append(out, m)
 	}
-	log, err := oom.Scan(strings.NewReader(text))
-	if err != nil {
-		doc.Missing = append(doc.Missing, err.Error())
-		return
-	}
-	d := oom.Diagnose(log, facts)
-	d.Remedies = priced(d.Remedies, doc, d.Stage)
-	doc.Postmortem = &d
+	return out
+}
+
+// notStages are windows of the recording that are no stage of training.
+func notStages(name string) bool {
+	return slices.Contains([]string{"start", "other", "whole-run"}, name)
 }
 
 // firstFatal is the rank whose out-of-memory exception came first, or else the first exception of all: the others are echoes.

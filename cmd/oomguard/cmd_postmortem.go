@@ -31,7 +31,7 @@ func postmortemCommand(env environment) *cli.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			d := oom.Diagnose(log, oom.Facts{Rank: -1, GPU: -1, ExitCode: -1, CgroupOOMKills: -1})
+			d := oom.Diagnose(log, oom.NoFacts())
 			return out.write(report.Postmortem{Diagnosis: d})
 		},
 	}

@@ -50,7 +50,11 @@ func rebuild(env environment, store *monitor.Store) (report.Run, error) {
 	}
 	complete(store, &doc)
 	doc.CgroupOOMKills = -1
-	explainDeath(&doc, "")
+	text := ""
+	if doc.Recording != nil {
+		text = doc.Recording.Output()
+	}
+	explainDeath(&doc, text)
 	doc.Missing = append(doc.Missing, "the end of the run: oomguard was stopped before the command ended")
 	return doc, nil
 }

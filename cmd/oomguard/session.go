@@ -165,24 +165,31 @@ func (s *session) watch(proc *launcher.Process, devices gpu.Source) *monitor.Wat
 	})
 }
 
+// outputFile holds what is known of the command's output, to which the line numbers of a post-mortem refer: the end of what it wrote, if
+// that went to a file, and the exceptions that its ranks reported.
+const outputFile = "output.log"
+
 // finish completes the document after the end and writes the report.
 func (s *session) finish(exit launcher.Exit, oomKills int64, out output) {
 	s.doc.Exit = &exit
-	text := s.tail.read()
+	text := s.scrub.Text(s.tail.read())
 	if s.store != nil {
+		complete(s.store, &s.doc)
+		if s.doc.Recording != nil {
+			text += s.doc.Recording.Output()
+		}
 		if text != "" {
-			if err := s.store.WriteFile("output.log", []byte(s.scrub.Text(text))); err != nil {
+			if err := s.store.WriteFile(outputFile, []byte(text)); err != nil {
 				s.missing("%v", err)
 			}
 		}
-		complete(s.store, &s.doc)
 	}
 	if kills := preflight.CgroupOOMKills("/"); kills >= 0 && oomKills >= 0 {
 		s.doc.CgroupOOMKills = kills - oomKills
 	} else {
 		s.doc.CgroupOOMKills = -1
 	}
-	explainDeath(&s.doc, s.scrub.Text(text))
+	explainDeath(&s.doc, text)
 	s.closeProbe()
 	s.save(out, true)
 }

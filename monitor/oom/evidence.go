@@ -61,7 +61,11 @@ func wasWere(n int) string {
 
 func (q *inquest) messageEvidence(add func(string, ...any)) {
 	m := q.msg
-	add("line %d: %s", m.Line, m.Text)
+	if m.Line > 0 {
+		add("line %d: %s", m.Line, m.Text)
+	} else { // it stands in no text: a probe told of it
+		add("%s", m.Text)
+	}
 	if m.TriedBytes >= 0 && m.FreeBytes >= 0 && m.TotalBytes >= 0 {
 		add("tried %s, free %s of %s", size(m.TriedBytes), size(m.FreeBytes), size(m.TotalBytes))
 	}
