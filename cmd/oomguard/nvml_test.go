@@ -125,3 +125,16 @@ func TestNVMLTrouble(t *testing.T) {
 		})
 	}
 }
+
+// TestHangingNVML: a driver that does not answer costs the helper's patience, not the run: a failed check that says so, and with it waived the
+// command runs and ends as always.
+func TestHangingNVML(t *testing.T) {
+	b := onFakeMachine(t, fakenvml.Scenario{
+		Driver: "580.95.05", CUDA: 13000, Devices: []fakenvml.Device{h100(0, 0)},
+		Faults: []fakenvml.Fault{{Function: "nvmlDeviceGetMemoryInfo_v2", Device: 0, Hang: true}},
+	})
+	r := b.theJob("--waive", "nvml-available")
+	if r.status != 0 || r.stdout != "done\n" || !strings.Contains(r.stderr, "waived  nvml-available") || !strings.Contains(r.stderr, "did not answer") {
+		t.Errorf("status %d, stdout %q\n%s", r.status, r.stdout, r.stderr)
+	}
+}
