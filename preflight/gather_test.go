@@ -17,7 +17,7 @@ func TestGather(t *testing.T) {
 	lookPath := func(name string) (string, error) { return "/bin/" + name, nil }
 	f := Gather(Facts{Job: j, HeadroomPercent: 12}, Sources{
 		Root: root, Dir: dir, LookPath: lookPath, RunFolder: filepath.Join(dir, "new", "runs"),
-		Environ: []string{"HOME=/root", "CUDA_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=1", "PYTORCH_CUDA_ALLOC_CONF=expandeable_segments:True", "HF_TOKEN=secret", "broken"},
+		Environ: []string{"HOME=/home/user", "CUDA_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=1", "PYTORCH_CUDA_ALLOC_CONF=expandeable_segments:True", "HF_TOKEN=secret", "broken"},
 	})
 	if f.HeadroomPercent != 12 || f.Job != j {
 		t.Error("what the caller knew is gone")

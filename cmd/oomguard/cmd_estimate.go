@@ -24,15 +24,8 @@ func estimateCommand(env environment) *cli.Command {
 }
 
 func estimateAction(ctx context.Context, env environment, c *cli.Context) error {
-	out, err := newOutput(c, env, env.stdout)
+	out, p, err := asked(ctx, env, c)
 	if err != nil {
-		return err
-	}
-	p, err := prepareHere(ctx, env, c, false)
-	if err != nil {
-		return err
-	}
-	if err := firstProblem(p.job); err != nil {
 		return err
 	}
 	if p.estimateErr != nil {
@@ -45,6 +38,20 @@ func estimateAction(ctx context.Context, env environment, c *cli.Context) error 
 		return status(exitNo)
 	}
 	return nil
+}
+
+// asked is what a command that answers about a job begins with: where to write, and the job with its estimate. Input that cannot be read
+// is an error: an answer about half of a job would mislead.
+func asked(ctx context.Context, env environment, c *cli.Context) (output, *prepared, error) {
+	out, err := newOutput(c, env, env.stdout)
+	if err != nil {
+		return out, nil, err
+	}
+	p, err := prepareHere(ctx, env, c, false)
+	if err != nil {
+		return out, nil, err
+	}
+	return out, p, firstProblem(p.job)
 }
 
 // prepareHere opens the devices of this machine (or what stands for them), prepares, and closes them.
@@ -79,15 +86,8 @@ func planCommand(env environment) *cli.Command {
 }
 
 func planAction(ctx context.Context, env environment, c *cli.Context) error {
-	out, err := newOutput(c, env, env.stdout)
+	out, p, err := asked(ctx, env, c)
 	if err != nil {
-		return err
-	}
-	p, err := prepareHere(ctx, env, c, false)
-	if err != nil {
-		return err
-	}
-	if err := firstProblem(p.job); err != nil {
 		return err
 	}
 	switch quantity := c.String("max"); quantity {
