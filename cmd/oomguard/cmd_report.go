@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -49,6 +51,11 @@ func rebuild(env environment, store *monitor.Store) (report.Run, error) {
 		doc.Missing = append(doc.Missing, err.Error())
 	}
 	complete(store, &doc)
+	if doc.Recording != nil && over(doc.Recording) { // the ranks write no more, and what they wrote is in the run folder now
+		if err := os.RemoveAll(doc.ProbeDir); err != nil {
+			doc.Missing = append(doc.Missing, fmt.Sprintf("the probe's folder could not be removed: %v", err))
+		}
+	}
 	doc.CgroupOOMKills = -1
 	text := ""
 	if doc.Recording != nil {
@@ -57,6 +64,16 @@ func rebuild(env environment, store *monitor.Store) (report.Run, error) {
 	explainDeath(&doc, text)
 	doc.Missing = append(doc.Missing, "the end of the run: oomguard was stopped before the command ended")
 	return doc, nil
+}
+
+// over tells whether all ranks that were heard of have ended.
+func over(rec *monitor.Recording) bool {
+	for _, r := range rec.Ranks {
+		if !r.Ended && !errors.Is(syscall.Kill(r.PID, 0), syscall.ESRCH) {
+			return false
+		}
+	}
+	return len(rec.Ranks) > 0
 }
 
 func runsCommand(env environment) *cli.Command {

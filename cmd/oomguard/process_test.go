@@ -434,6 +434,9 @@ func TestOomguardKilled(t *testing.T) {
 	if doc.Exit != nil || doc.Recording == nil || len(doc.Recording.Ranks) != 2 || doc.Recording.LastSeen.IsZero() {
 		t.Errorf("exit %+v, recording %+v", doc.Exit, doc.Recording)
 	}
+	if _, err := os.Stat(doc.ProbeDir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the probe's folder %s is left behind: %v", doc.ProbeDir, err)
+	}
 	text := b.run(b.exe, "report")
 	if !strings.Contains(text.stdout, "oomguard itself was stopped") {
 		t.Errorf("the report does not say when the watch ended:\n%s", text.stdout)

@@ -251,7 +251,6 @@ func (m *moments) walkLayer(at func(produced, activations, logits, live int64) C
 	left := saved(m.tape.steps)
 	var out []Components
 	for _, s := range slices.Backward(m.tape.steps) {
-
 		g := s.grads / m.layout.gradShards
 		produced += g
 		out = append(out, at(produced, held+left, m.loss.held, s.live+m.fresh(g)))
