@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"bytes"
 	"encoding/json"
 	"regexp"
 	"sort"
@@ -91,4 +92,38 @@ func (s *Scrubber) Args(argv []string) []string {
 		out[i] = s.Text(a)
 	}
 	return out
+}
+
+// jsonLines cleans the texts in lines of JSON objects. Numbers stay: a secret of digits must not be cut out of a size.
+func (s *Scrubber) jsonLines(lines []byte) []byte {
+	var out bytes.Buffer
+	for line := range bytes.Lines(lines) {
+		out.Write(s.jsonLine(line))
+	}
+	return out.Bytes()
+}
+
+func (s *Scrubber) jsonLine(line []byte) []byte {
+	text := string(line)
+	if s.Text(text) == text {
+		return line
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(line, &fields) != nil {
+		return []byte(s.Text(text)) // damaged: nothing in it will be read as a number
+	}
+	for name, raw := range fields {
+		var value string
+		if json.Unmarshal(raw, &value) != nil {
+			continue
+		}
+		if clean, err := json.Marshal(s.Text(value)); err == nil {
+			fields[name] = clean
+		}
+	}
+	clean, err := json.Marshal(fields)
+	if err != nil {
+		return []byte(s.Text(text))
+	}
+	return append(clean, '\n')
 }

@@ -39,3 +39,13 @@ func TestScrubber(t *testing.T) {
 		t.Errorf("a nil Scrubber gave %q", got)
 	}
 }
+
+// TestScrubberKeepsNumbers: a password of digits is cut out of texts, not out of sizes.
+func TestScrubberKeepsNumbers(t *testing.T) {
+	scrub := NewScrubber([]string{"DB_PASSWORD=123456"}, nil)
+	in := `{"e":"w","a":1234567}` + "\n" + `{"a":9123456,"msg":"login 123456"}` + "\n" + "torn 123456"
+	want := `{"a":1234567,"e":"w"}` + "\n" + `{"a":9123456,"msg":"login [redacted]"}` + "\n" + "torn [redacted]"
+	if got := string(scrub.jsonLines([]byte(in))); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}

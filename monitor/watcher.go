@@ -243,7 +243,7 @@ func (c *copier) take(name string) error {
 		if err != nil {
 			return err
 		}
-		_, err = io.WriteString(out, c.scrub.Text(string(data[:end])))
+		_, err = out.Write(c.scrub.jsonLines(data[:end]))
 		if closeErr := out.Close(); err == nil {
 			err = closeErr
 		}

@@ -105,6 +105,10 @@ func aDeath() Run {
 			},
 		},
 		Missing: []string{"no memory by stage from rank 2"},
+		Checks: []checklists.Result{
+			{ID: "shm", Verdict: checklists.Verdict{Status: checklists.Pass, Detail: "enough"}},
+			{ID: "headroom", Verdict: checklists.Verdict{Status: checklists.Warn, Detail: "6 % free, 20 % are better", Remedy: "see oomguard plan"}},
+		},
 	}
 }
 

@@ -66,6 +66,7 @@ func (d Run) Page(u Units) Page {
 	if d.Postmortem != nil {
 		page = append(page, postmortem(*d.Postmortem, u)...)
 	}
+	page = append(page, d.objections()...)
 	page = append(page, d.measured(u)...)
 	if d.Recording != nil && len(d.Recording.Devices) > 0 {
 		page = append(page, Heading("GPUs as NVML saw them"), deviceTable(d.Recording.Devices, u))
@@ -83,6 +84,24 @@ func (d Run) Page(u Units) Page {
 		page = append(page, Heading("What is missing"), items)
 	}
 	return append(page, Paragraph{Text: "run folder: " + d.Dir, Tone: Faint})
+}
+
+// objections are the checks that did not pass. The whole list was shown before the start and is in the JSON.
+func (d Run) objections() []Block {
+	var kept []checklists.Result
+	for _, r := range d.Checks {
+		if r.Status == checklists.Warn || r.Status == checklists.Fail {
+			kept = append(kept, r)
+		}
+	}
+	if len(kept) == 0 {
+		return nil
+	}
+	out := []Block{Heading("Checks that did not pass"), checkTable(kept)}
+	if d.Refused {
+		out = append(out, checkSummary(checklists.Outcome{Results: d.Checks, Outcome: d.Outcome})...)
+	}
+	return out
 }
 
 // ending says how the command ended.
