@@ -4,7 +4,6 @@ import (
 	"debug/elf"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -12,14 +11,7 @@ import (
 // TestBuiltBinaryStartsWithoutADriver: the binary that make build makes binds NVML's functions when they are first called. Bound at
 // start (-z now, the default of hardened toolchains), it would die before main on every machine without a driver.
 func TestBuiltBinaryStartsWithoutADriver(t *testing.T) {
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("make", "-C", root, "build").CombinedOutput(); err != nil {
-		t.Fatalf("make build: %v\n%s", err, out)
-	}
-	binary := filepath.Join(root, "bin", "oomguard")
+	binary := builtBinary(t)
 	file, err := elf.Open(binary)
 	if err != nil {
 		t.Fatal(err)
