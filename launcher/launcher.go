@@ -3,9 +3,9 @@
 //
 // What the command can rely on:
 //
-//   - It gets our own standard streams, working directory, resource limits and inherited descriptors. Nothing is read, copied or
-//     buffered on the way, so a terminal stays a terminal and nothing breaks when oomguard dies. There is no parent-death signal:
-//     when oomguard is killed the training goes on.
+//   - It gets our own standard streams, working directory, resource limits and inherited descriptors: a terminal stays a terminal.
+//     There is no parent-death signal: when oomguard is killed the training goes on. A caller that wants a copy of what goes to a
+//     pipe starts a Relay first, which keeps that promise too.
 //   - It runs in a process group of its own. A signal sent to our group (by timeout, a shell, a scheduler) thus reaches only us,
 //     and we hand each one on, at once and once, to the command's process: to torchrun a second SIGTERM means "abort the graceful
 //     stop", a third one orphans the ranks. We do not signal the group, since torchrun gives each rank a session of its own and stops

@@ -42,6 +42,7 @@ func programs() map[string]func(args []string) int {
 		"rank":       rankProgram,
 		"terminal":   terminalProgram,
 		"reader":     readerProgram,
+		"relay":      relayProgram,
 	}
 }
 

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/urfave/cli/v2"
 
+	"oomguard/launcher"
 	"oomguard/monitor/gpu"
 	"oomguard/monitor/report"
 )
@@ -18,6 +20,26 @@ func nvmlCommand(env environment) *cli.Command {
 		Hidden: true,
 		Action: func(c *cli.Context) error {
 			return gpu.Serve(c.Context, env.stdin, env.stdout)
+		},
+	}
+}
+
+// relayWord starts us as the process that moves the command's output on.
+const relayWord = "__relay"
+
+func relayCommand() *cli.Command {
+	return &cli.Command{
+		Name:   relayWord,
+		Hidden: true,
+		Action: func(c *cli.Context) error {
+			streams, err := strconv.Atoi(c.Args().First())
+			if err != nil || c.Args().Len() != 2 {
+				return usagef("%s is oomguard's own", relayWord)
+			}
+			if code := launcher.ServeRelay(streams, c.Args().Get(1)); code != exitOK {
+				return status(code)
+			}
+			return nil
 		},
 	}
 }

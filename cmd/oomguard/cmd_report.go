@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
 
+	"oomguard/launcher"
 	"oomguard/monitor"
 	"oomguard/monitor/report"
 )
@@ -47,23 +49,41 @@ func rebuild(env environment, store *monitor.Store) (report.Run, error) {
 	if doc.Exit != nil || doc.Refused {
 		return doc, nil
 	}
-	if err := monitor.Adopt(store, doc.ProbeDir, monitor.NewScrubber(env.environ, nil)); err != nil {
+	scrub := monitor.NewScrubber(env.environ, doc.Command)
+	text := adoptOutput(store, doc.PrivateDir, scrub)
+	if err := monitor.Adopt(store, doc.PrivateDir, scrub); err != nil {
 		doc.Missing = append(doc.Missing, err.Error())
 	}
-	complete(store, &doc)
+	complete(store, &doc, true)
 	if doc.Recording != nil && over(doc.Recording) { // the ranks write no more, and what they wrote is in the run folder now
-		if err := os.RemoveAll(doc.ProbeDir); err != nil {
-			doc.Missing = append(doc.Missing, fmt.Sprintf("the probe's folder could not be removed: %v", err))
+		if err := os.RemoveAll(doc.PrivateDir); err != nil {
+			doc.Missing = append(doc.Missing, fmt.Sprintf("the private folder could not be removed: %v", err))
 		}
 	}
 	doc.CgroupOOMKills = -1
-	text := ""
 	if doc.Recording != nil {
-		text = doc.Recording.Output()
+		text += doc.Recording.Output()
 	}
 	explainDeath(&doc, text)
 	doc.Missing = append(doc.Missing, "the end of the run: oomguard was stopped before the command ended")
 	return doc, nil
+}
+
+// adoptOutput takes over the copy of the command's output that oomguard had no time to.
+func adoptOutput(store *monitor.Store, privateDir string, scrub *monitor.Scrubber) string {
+	path := filepath.Join(store.Dir, outputFile)
+	if privateDir != "" {
+		if text := scrub.Text(launcher.ReadTail(filepath.Join(privateDir, outputFile))); text != "" {
+			if err := store.WriteFile(outputFile, []byte(text)); err != nil {
+				return text
+			}
+		}
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return string(data)
 }
 
 // over tells whether all ranks that were heard of have ended.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -114,6 +115,9 @@ func (s *session) announce(out output) {
 	}
 }
 
+// relayLimit bounds how long the last bytes of the command's output are waited for, should their reader not take them.
+const relayLimit = 5 * time.Second
+
 // launch starts the command, watches it, and reports. The result is the command's own exit status whatever happens to us.
 func (s *session) launch(devices gpu.Source, out output) error {
 	// a closed stderr of ours must not kill us; caught, not ignored, so that the command inherits what we inherited
@@ -123,17 +127,19 @@ func (s *session) launch(devices gpu.Source, out output) error {
 	s.openStore()
 	probeEnv := s.openProbe()
 	oomKills := preflight.CgroupOOMKills("/")
+	relay := s.openRelay()
 	proc, err := launcher.Start(launcher.Command{
 		Argv: s.argv, Env: append(probeEnv, s.options.environ...), Dir: s.env.dir,
-		Stdin: s.env.stdin, Stdout: s.env.stdout, Stderr: s.env.stderr,
+		Stdin: s.env.stdin, Stdout: relay.Stdout, Stderr: relay.Stderr,
 	}, launcher.Options{
-		Exclude: func() []int { return helperPIDs(devices) },
+		Exclude: func() []int { return append(helperPIDs(devices), relay.PID()) },
 		LeftBehind: func(n int) {
 			s.say("the command has ended and %d of its ranks go on; ending them (SIGTERM, and SIGKILL after %s)", n, launcher.DefaultGrace)
 		},
 	})
+	relay.Started()
 	if err != nil {
-		s.closeProbe()
+		s.closePrivate()
 		if errors.Is(err, launcher.ErrNotFound) || errors.Is(err, launcher.ErrNotExecutable) {
 			return err
 		}
@@ -141,6 +147,7 @@ func (s *session) launch(devices gpu.Source, out output) error {
 	}
 	watcher := s.watch(proc, devices)
 	exit, waitErr := proc.Wait()
+	relay.Finish(relayLimit)
 	if waitErr != nil {
 		s.missing("the account of the command's processes is incomplete: %v", waitErr)
 	}

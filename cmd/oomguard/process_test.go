@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -297,20 +298,10 @@ os.write(1, b"end of rank %d\n" % int(rank))
 `
 
 // started runs oomguard over torchrun with two sleepers and waits until both train.
-func (b *bench) started() (cmd *exec.Cmd, ranks []int) {
+func (b *bench) started(out, errs *os.File) (cmd *exec.Cmd, ranks []int) {
 	b.t.Helper()
 	b.write("sleeper.py", sleeper)
 	cmd = b.command(b.exe, "torchrun", "--nproc-per-node=2", "--master-port="+strconv.Itoa(freePort(b.t)), "sleeper.py")
-	out, err := os.Create(filepath.Join(b.dir, "out"))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	errs, err := os.Create(filepath.Join(b.dir, "err"))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	defer out.Close()
-	defer errs.Close()
 	cmd.Stdout, cmd.Stderr = out, errs
 	if err := cmd.Start(); err != nil {
 		b.t.Fatal(err)
@@ -328,6 +319,20 @@ func (b *bench) started() (cmd *exec.Cmd, ranks []int) {
 		ranks = append(ranks, pid)
 	}
 	return cmd, ranks
+}
+
+// files are where a command's output can go without anybody reading it meanwhile.
+func (b *bench) files() (out, errs *os.File) {
+	b.t.Helper()
+	for name, f := range map[string]**os.File{"out": &out, "err": &errs} {
+		created, err := os.Create(filepath.Join(b.dir, name))
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		b.t.Cleanup(func() { created.Close() })
+		*f = created
+	}
+	return out, errs
 }
 
 func (b *bench) read(name string) string {
@@ -356,7 +361,7 @@ func parentOf(t *testing.T, pid int) int {
 // TestTorchrunKilled: SIGKILL of torchrun leaves no rank behind, and the report says what happened.
 func TestTorchrunKilled(t *testing.T) {
 	b := newBench(t)
-	cmd, ranks := b.started()
+	cmd, ranks := b.started(b.files())
 	if err := syscall.Kill(parentOf(t, ranks[0]), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -381,7 +386,7 @@ func TestTorchrunKilled(t *testing.T) {
 // TestRankKilled: SIGKILL of one rank: torchrun's status, no orphan, and the report knows which rank died of what.
 func TestRankKilled(t *testing.T) {
 	b := newBench(t)
-	cmd, ranks := b.started()
+	cmd, ranks := b.started(b.files())
 	if err := syscall.Kill(ranks[1], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -404,24 +409,63 @@ func TestRankKilled(t *testing.T) {
 	}
 }
 
-// TestOomguardKilled: SIGKILL of oomguard: the training ends as it would have, with all its output, and the run is readable.
+// TestOomguardKilled: SIGKILL of oomguard: the training ends as it would have, with all its output, and the run is readable; with
+// its output in files, and in a pipe that oomguard copies from.
 func TestOomguardKilled(t *testing.T) {
-	b := newBench(t)
-	cmd, ranks := b.started()
-	torchrun := parentOf(t, ranks[0])
+	t.Run("files", func(t *testing.T) {
+		b := newBench(t)
+		cmd, ranks := b.started(b.files())
+		b.killOomguard(cmd, ranks)
+		b.checkCutOff(b.read("out"))
+	})
+	t.Run("pipe", func(t *testing.T) {
+		b := newBench(t)
+		reader, writer, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer reader.Close()
+		cmd, ranks := b.started(writer, writer)
+		writer.Close()
+		arrived := make(chan string)
+		go func() {
+			data, _ := io.ReadAll(reader)
+			arrived <- string(data)
+		}()
+		b.killOomguard(cmd, ranks)
+		var ends []string // among the checklist and torchrun's warnings, which share the pipe
+		for line := range strings.Lines(<-arrived) {
+			if strings.HasPrefix(line, "end of rank") {
+				ends = append(ends, line)
+			}
+		}
+		b.checkCutOff(strings.Join(ends, ""))
+	})
+}
+
+// killOomguard kills it, sees that nothing else dies, and lets the training end.
+func (b *bench) killOomguard(cmd *exec.Cmd, ranks []int) {
+	b.t.Helper()
+	torchrun := parentOf(b.t, ranks[0])
 	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
+		b.t.Fatal(err)
 	}
 	_ = cmd.Wait()
 	for _, pid := range append(ranks, torchrun) {
 		if !alive(pid) {
-			t.Fatalf("process %d died with oomguard", pid)
+			b.t.Fatalf("process %d died with oomguard", pid)
 		}
 	}
 	b.write("go", "")
-	waitFor(t, "the training to end", func() bool { return !alive(torchrun) })
-	if got := sortedLines(b.read("out")); got != "end of rank 0\nend of rank 1" {
-		t.Errorf("the training's output:\n%s\nstderr:\n%s", got, b.read("err"))
+	waitFor(b.t, "the training to end", func() bool { return !alive(torchrun) })
+}
+
+// checkCutOff: the training's output is whole, and the run can be read.
+func (b *bench) checkCutOff(output string) {
+	t := b.t
+	t.Helper()
+	if got := sortedLines(output); got != "end of rank 0\nend of rank 1" {
+		t.Errorf("the training's output:\n%s", got)
 	}
 	r := b.run(b.exe, "report", "--format", "json")
 	if r.status != 0 {
@@ -434,8 +478,8 @@ func TestOomguardKilled(t *testing.T) {
 	if doc.Exit != nil || doc.Recording == nil || len(doc.Recording.Ranks) != 2 || doc.Recording.LastSeen.IsZero() {
 		t.Errorf("exit %+v, recording %+v", doc.Exit, doc.Recording)
 	}
-	if _, err := os.Stat(doc.ProbeDir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the probe's folder %s is left behind: %v", doc.ProbeDir, err)
+	if _, err := os.Stat(doc.PrivateDir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the private folder %s is left behind: %v", doc.PrivateDir, err)
 	}
 	text := b.run(b.exe, "report")
 	if !strings.Contains(text.stdout, "oomguard itself was stopped") {

@@ -30,6 +30,7 @@ type session struct {
 	scrub   *monitor.Scrubber
 	store   *monitor.Store // nil: nothing can be recorded
 	tail    outputTail
+	probed  bool // the probe is in place
 	doc     report.Run
 }
 
@@ -105,6 +106,20 @@ func (s *session) openStore() {
 	}
 }
 
+// openPrivate makes the folder that only we and the ranks can read, for what must not lie in the run folder as it is: the probe's files
+// and the copy of the output may hold secrets.
+func (s *session) openPrivate() error {
+	if s.store == nil || s.doc.PrivateDir != "" {
+		return nil
+	}
+	dir, err := probe.Dir()
+	if err != nil {
+		return err
+	}
+	s.doc.PrivateDir = dir
+	return s.store.WriteMeta(s.doc)
+}
+
 // openProbe installs the probe and returns the command's environment.
 func (s *session) openProbe() []string {
 	if s.cli.Bool("no-probe") {
@@ -114,46 +129,67 @@ func (s *session) openProbe() []string {
 	if s.store == nil {
 		return s.env.environ
 	}
-	dir, err := probe.Dir()
+	err := s.openPrivate()
 	if err == nil {
-		err = probe.Install(dir)
+		err = probe.Install(s.doc.PrivateDir)
 	}
 	if err != nil {
 		s.missing("memory by stage: the probe could not be installed: %v", err)
 		return s.env.environ
 	}
-	s.doc.ProbeDir = dir
-	if err := s.store.WriteMeta(s.doc); err != nil {
-		s.missing("%v", err)
-	}
-	env := probe.Env(s.env.environ, dir)
+	s.probed = true
+	env := probe.Env(s.env.environ, s.doc.PrivateDir)
 	if s.prep.job.Launcher.Or("") == "python" {
 		env = append(env, "OOMGUARD_SINGLE=1")
 	}
 	return env
 }
 
-func (s *session) closeProbe() {
-	if s.doc.ProbeDir == "" {
+// openRelay prepares the command's output so that its end is known afterwards: where it goes to a pipe, a relay takes a copy; where it
+// goes to a file, that is read. A terminal is left alone.
+func (s *session) openRelay() *launcher.Relay {
+	s.tail = openTail(s.env)
+	as := &launcher.Relay{Stdout: s.env.stdout, Stderr: s.env.stderr}
+	if s.store == nil {
+		return as
+	}
+	if err := s.openPrivate(); err != nil {
+		s.missing("what the command printed: %v", err)
+		return as
+	}
+	relay, err := launcher.StartRelay([]string{s.env.executable, relayWord}, s.outputCopy(), s.env.stdout, s.env.stderr)
+	if err != nil {
+		s.missing("what the command printed: %v", err)
+	}
+	return relay
+}
+
+func (s *session) outputCopy() string { return filepath.Join(s.doc.PrivateDir, outputFile) }
+
+func (s *session) closePrivate() {
+	if s.doc.PrivateDir == "" {
 		return
 	}
-	if err := os.RemoveAll(s.doc.ProbeDir); err != nil {
-		s.missing("the probe's folder %s could not be removed: %v", s.doc.ProbeDir, err)
+	if err := os.RemoveAll(s.doc.PrivateDir); err != nil {
+		s.missing("the private folder %s could not be removed: %v", s.doc.PrivateDir, err)
 	}
-	s.doc.ProbeDir = ""
+	s.doc.PrivateDir = ""
 }
 
 // watch starts the recording.
 func (s *session) watch(proc *launcher.Process, devices gpu.Source) *monitor.Watcher {
-	s.tail = openTail(s.env)
 	if s.store == nil {
 		return nil
+	}
+	probeDir := ""
+	if s.probed {
+		probeDir = s.doc.PrivateDir
 	}
 	if s.prep.devices == nil {
 		devices = nil
 	}
 	return monitor.Watch(monitor.Config{
-		Store: s.store, Devices: devices, Interval: s.cli.Duration("interval"), ProbeDir: s.doc.ProbeDir, Scrub: s.scrub,
+		Store: s.store, Devices: devices, Interval: s.cli.Duration("interval"), ProbeDir: probeDir, Scrub: s.scrub,
 		Owns: proc.Owns,
 		Ranks: func() []monitor.RankPID {
 			var out []monitor.RankPID
@@ -172,9 +208,9 @@ const outputFile = "output.log"
 // finish completes the document after the end and writes the report.
 func (s *session) finish(exit launcher.Exit, oomKills int64, out output) {
 	s.doc.Exit = &exit
-	text := s.scrub.Text(s.tail.read())
+	text := s.scrub.Text(s.tail.read() + launcher.ReadTail(s.outputCopy()))
 	if s.store != nil {
-		complete(s.store, &s.doc)
+		complete(s.store, &s.doc, s.probed)
 		if s.doc.Recording != nil {
 			text += s.doc.Recording.Output()
 		}
@@ -190,7 +226,7 @@ func (s *session) finish(exit launcher.Exit, oomKills int64, out output) {
 		s.doc.CgroupOOMKills = -1
 	}
 	explainDeath(&s.doc, text)
-	s.closeProbe()
+	s.closePrivate()
 	s.save(out, true)
 }
 

@@ -32,7 +32,8 @@ type Run struct {
 	// RemedyKey is the same for runs that save memory by the same means.
 	RemedyKey string `json:"remedy_key"`
 	Refused   bool   `json:"refused"` // the checklist refused it: nothing was started
-	ProbeDir  string `json:"probe_dir,omitempty"`
+	// PrivateDir holds what the ranks report and print while the run lives; it is gone when oomguard has seen the end.
+	PrivateDir string `json:"private_dir,omitempty"`
 	// Simulated: the out-of-memory error of this run was raised on purpose without a GPU.
 	Simulated bool `json:"simulated,omitempty"`
 

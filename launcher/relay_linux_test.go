@@ -1,0 +1,318 @@
+//go:build linux
+
+package launcher
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func relayProgram(args []string) int {
+	streams, err := strconv.Atoi(args[0])
+	if err != nil {
+		return 2
+	}
+	return ServeRelay(streams, args[1])
+}
+
+// wire is a command's output on its way through a relay to the test.
+type wire struct {
+	relay  *Relay
+	reader *os.File
+	writer *os.File // where the relay leads; oomguard has it open until it ends
+	log    string
+}
+
+// newWire starts a relay for one pipe that is both stdout and stderr.
+func newWire(t *testing.T) wire {
+	t.Helper()
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { reader.Close() })
+	log := filepath.Join(t.TempDir(), "output")
+	r, err := StartRelay(program("relay"), log, writer, writer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { writer.Close() })
+	return wire{r, reader, writer, log}
+}
+
+// command starts a shell that writes into the wire.
+func (w wire) command(t *testing.T, script string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("bash", "-c", script)
+	cmd.Stdout, cmd.Stderr = w.relay.Stdout, w.relay.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.relay.Started()
+	return cmd
+}
+
+// all reads what arrives until the command and its relay have ended.
+func (w wire) all(t *testing.T, cmd *exec.Cmd) []byte {
+	t.Helper()
+	arrived := make(chan []byte)
+	go func() {
+		data, err := io.ReadAll(w.reader)
+		if err != nil {
+			t.Error(err)
+		}
+		arrived <- data
+	}()
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	w.relay.Finish(time.Minute)
+	w.writer.Close()
+	select {
+	case data := <-arrived:
+		return data
+	case <-time.After(time.Minute):
+		t.Fatal("the stream does not end")
+		return nil
+	}
+}
+
+// TestRelayKeepsBytesAndOrder: what arrives is what was written, in its order across stdout and stderr, and the copy is its end.
+func TestRelayKeepsBytesAndOrder(t *testing.T) {
+	w := newWire(t)
+	if w.relay.Stdout != w.relay.Stderr {
+		t.Error("one pipe became two: the order of stdout and stderr is lost")
+	}
+	cmd := w.command(t, `for i in $(seq 1 2000); do echo out $i; echo err $i >&2; done; printf 'no newline \xff\x00'`)
+	got := w.all(t, cmd)
+	var want bytes.Buffer
+	for i := 1; i <= 2000; i++ {
+		fmt.Fprintf(&want, "out %d\nerr %d\n", i, i)
+	}
+	want.WriteString("no newline \xff\x00")
+	if !bytes.Equal(got, want.Bytes()) {
+		t.Errorf("%d bytes arrived, %d were written", len(got), want.Len())
+	}
+	if copied := ReadTail(w.log); copied != want.String() {
+		t.Errorf("the copy has %d bytes of %d", len(copied), want.Len())
+	}
+}
+
+// TestRelayBoundsTheCopy: of a lot of output the end is kept, all of it arrives.
+func TestRelayBoundsTheCopy(t *testing.T) {
+	w := newWire(t)
+	const size = 64 << 20
+	cmd := w.command(t, fmt.Sprintf("head -c %d /dev/zero; echo the end", size))
+	if got := w.all(t, cmd); len(got) != size+len("the end\n") {
+		t.Errorf("%d bytes arrived", len(got))
+	}
+	if copied := ReadTail(w.log); len(copied) < tailBytes || len(copied) > 2*tailBytes+1<<16 || !strings.HasSuffix(copied, "the end\n") {
+		t.Errorf("%d bytes are kept, ending in %q", len(copied), copied[max(0, len(copied)-9):])
+	}
+}
+
+// TestRelayDies: whoever kills the relay, and however often, not a byte is lost or doubled.
+func TestRelayDies(t *testing.T) {
+	w := newWire(t)
+	cmd := w.command(t, `for i in $(seq 1 60000); do echo "line $i of the output"; done`)
+	sum, want, size := sha256.New(), sha256.New(), 0
+	for i := 1; i <= 60000; i++ {
+		n, _ := fmt.Fprintf(want, "line %d of the output\n", i)
+		size += n
+	}
+	last, kills, total := 0, 0, 0
+	chunk := make([]byte, 4096)
+	for total < size {
+		n, err := w.reader.Read(chunk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum.Write(chunk[:n])
+		total += n
+		if pid := w.relay.PID(); total > 200_000*(kills+1) && pid != last {
+			last = pid
+			kills++
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Logf("kill the relay %d: %v", pid, err)
+			}
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	w.relay.Finish(time.Minute)
+	if !bytes.Equal(sum.Sum(nil), want.Sum(nil)) {
+		t.Errorf("after %d kills other bytes arrived (%d)", kills, total)
+	}
+	if kills <= maxRelays {
+		t.Errorf("the relay was killed %d times only", kills)
+	}
+}
+
+// TestReaderGoes: `command | head -1`: the command gets its SIGPIPE as without a relay.
+func TestReaderGoes(t *testing.T) {
+	w := newWire(t)
+	cmd := w.command(t, `trap '' TERM; while echo line; do :; done`)
+	if _, err := w.reader.Read(make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	w.reader.Close()
+	err := cmd.Wait()
+	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if !ok || !status.Signaled() || status.Signal() != syscall.SIGPIPE {
+		t.Errorf("the command ended with %v, want SIGPIPE", err)
+	}
+}
+
+// TestOneOfTwoReadersGoes: the other stream goes on.
+func TestOneOfTwoReadersGoes(t *testing.T) {
+	outReader, outWriter, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	errReader, errWriter, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer errReader.Close()
+	r, err := StartRelay(program("relay"), filepath.Join(t.TempDir(), "output"), outWriter, errWriter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := wire{relay: r, reader: errReader, writer: errWriter}
+	defer outWriter.Close()
+	outReader.Close()
+	cmd := w.command(t, `trap '' PIPE; for i in $(seq 1 500); do echo out 2>/dev/null; echo err $i >&2; done; true`)
+	if got := w.all(t, cmd); !bytes.Contains(got, []byte("err 500\n")) {
+		t.Errorf("stderr ended early: %d bytes", len(got))
+	}
+}
+
+// TestDaemonKeepsTheStream: what a daemon that outlives the command writes still arrives, and nobody waits for it.
+func TestDaemonKeepsTheStream(t *testing.T) {
+	w := newWire(t)
+	gate := fifo(t)
+	cmd := w.command(t, `echo command; (read < "`+gate+`"; echo daemon) &`)
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	w.relay.Finish(30 * time.Second)
+	if waited := time.Since(began); waited > 20*time.Second {
+		t.Errorf("waited %s for a daemon", waited)
+	}
+	w.writer.Close() // oomguard ends
+	if err := os.WriteFile(gate, []byte("go\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(w.reader)
+	if err != nil || string(got) != "command\ndaemon\n" {
+		t.Errorf("arrived: %q, %v", got, err)
+	}
+}
+
+// TestRelayOnlyForPipes: terminals, files and /dev/null are handed over as they are; so is everything when no relay can be had.
+func TestRelayOnlyForPipes(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for _, f := range []*os.File{file, null} {
+		r, err := StartRelay(program("relay"), "unused", f, f)
+		if err != nil || r.Stdout != f || r.Stderr != f || r.PID() != 0 {
+			t.Errorf("%s: %+v, %v", f.Name(), r, err)
+		}
+		r.Started()
+		r.Finish(0)
+	}
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	defer writer.Close()
+	r, err := StartRelay([]string{"/no/such/program"}, "unused", writer, null)
+	if err == nil || r.Stdout != writer || r.Stderr != null {
+		t.Errorf("without a program: %+v, %v", r, err)
+	}
+}
+
+// TestRelaySharesTheStream: the blocking mode of a stream that others share is not changed.
+func TestRelaySharesTheStream(t *testing.T) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_NONBLOCK|unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	reader, writer := os.NewFile(uintptr(fds[0]), "reader"), os.NewFile(uintptr(fds[1]), "writer")
+	defer writer.Close()
+	r, err := StartRelay(program("relay"), filepath.Join(t.TempDir(), "output"), writer, writer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := wire{relay: r, reader: reader, writer: writer}
+	cmd := w.command(t, `head -c 3000000 /dev/zero`) // more than the reader's pipe holds
+	got := make([]byte, 3000000)
+	if _, err := io.ReadFull(reader, got); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if flags, err := unix.FcntlInt(uintptr(fds[1]), unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK == 0 {
+		t.Errorf("flags %#x, %v: the stream is blocking now", flags, err)
+	}
+}
+
+// BenchmarkRelay is the throughput of a command's output, with a relay and without.
+func BenchmarkRelay(b *testing.B) {
+	const size = 256 << 20
+	for _, relayed := range []bool{false, true} {
+		b.Run(map[bool]string{false: "direct", true: "relayed"}[relayed], func(b *testing.B) {
+			b.SetBytes(size)
+			for b.Loop() {
+				reader, writer, err := os.Pipe()
+				if err != nil {
+					b.Fatal(err)
+				}
+				r := &Relay{Stdout: writer, Stderr: writer}
+				if relayed {
+					if r, err = StartRelay(program("relay"), filepath.Join(b.TempDir(), "output"), writer, writer); err != nil {
+						b.Fatal(err)
+					}
+				}
+				cmd := exec.Command("head", "-c", strconv.Itoa(size), "/dev/zero")
+				cmd.Stdout = r.Stdout
+				if err := cmd.Start(); err != nil {
+					b.Fatal(err)
+				}
+				r.Started()
+				writer.Close()
+				if n, err := io.Copy(io.Discard, reader); n != size || err != nil {
+					b.Fatal(n, err)
+				}
+				if err := cmd.Wait(); err != nil {
+					b.Fatal(err)
+				}
+				reader.Close()
+			}
+		})
+	}
+}
