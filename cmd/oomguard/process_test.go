@@ -216,10 +216,11 @@ func TestDemoOOM(t *testing.T) {
 	}
 }
 
-// exit42 lives for a moment, as any rank that trains does: how a rank ended can be learned only of one that was seen.
+// exit42 lives for a moment, as any rank that trains does: how a rank ended can be learned only of one that was seen. Rank 0 is through
+// before rank 1 fails, so that torchrun always tells the same story.
 const exit42 = `import os, sys, time
-time.sleep(0.5)
 rank = int(os.environ["RANK"])
+time.sleep(0.5 + 2 * rank)
 os.write(1, b"out of rank %d\n" % rank)
 if rank == 1:
     sys.exit(42)
