@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"oomguard/checklists"
+	"oomguard/monitor"
 	"oomguard/monitor/report"
 	"oomguard/preflight"
 	"oomguard/preflight/job"
@@ -84,7 +85,8 @@ func explainCommand(env environment) *cli.Command {
 			j := job.Read(job.Sources{
 				Argv: c.Args().Slice(), Flags: givenJobFlags(c), Getenv: env.getenv, Dir: env.dir, GPUs: -1,
 			})
-			doc := report.Explain{Schema: explainSchema, Command: c.Args().Slice(), Job: j, Versions: j.Versions, Problems: problems(j)}
+			command := monitor.NewScrubber(env.environ, j.Argv).Args(j.Argv)
+			doc := report.Explain{Schema: explainSchema, Command: command, Job: j, Versions: j.Versions, Problems: problems(j)}
 			return out.write(doc)
 		},
 	}
