@@ -53,6 +53,15 @@ func roberta(c *config) *blueprint {
 // encoder is the part that BERT and RoBERTa have in common.
 func encoder(c *config, base string) *blueprint {
 	b := &blueprint{base: base}
+	encoderSizes(c, b)
+	b.embeddings = encoderEmbeddings(c, b, b.Hidden)
+	b.blocks = layers(b.Layers, "encoder.layer.*.",
+		encoderAttention("query", "key", "value", b.Hidden), encoderRest(b))
+	return b
+}
+
+// encoderSizes reads the keys of BertConfig, which ELECTRA and DeBERTa share.
+func encoderSizes(c *config, b *blueprint) {
 	b.Hidden = c.size("hidden_size")
 	b.Layers = c.count("num_hidden_layers")
 	b.Heads = c.count("num_attention_heads")
@@ -70,20 +79,31 @@ func encoder(c *config, base string) *blueprint {
 	if c.flag("add_cross_attention", false) {
 		c.reject("add_cross_attention", "models with cross-attention cannot be counted: give the number of parameters with --params")
 	}
+}
+
+// encoderEmbeddings are words, positions and token types of the given width.
+func encoderEmbeddings(c *config, b *blueprint, width int64) []Tensor {
+	return slices.Concat(
+		embedding("embeddings.word_embeddings", b.Vocab, width),
+		embedding("embeddings.position_embeddings", b.MaxPositions, width),
+		embedding("embeddings.token_type_embeddings", c.sizeOr(2, "type_vocab_size"), width),
+		layerNorm("embeddings.LayerNorm", width))
+}
+
+func encoderAttention(query, key, value string, h int64) []Tensor {
+	return slices.Concat(
+		linear("attention.self."+query, h, h, true),
+		linear("attention.self."+key, h, h, true),
+		linear("attention.self."+value, h, h, true))
+}
+
+// encoderRest is what follows attention in a block.
+func encoderRest(b *blueprint) []Tensor {
 	h, i := b.Hidden, b.Intermediate
-	b.embeddings = slices.Concat(
-		embedding("embeddings.word_embeddings", b.Vocab, h),
-		embedding("embeddings.position_embeddings", b.MaxPositions, h),
-		embedding("embeddings.token_type_embeddings", c.sizeOr(2, "type_vocab_size"), h),
-		layerNorm("embeddings.LayerNorm", h))
-	b.blocks = layers(b.Layers, "encoder.layer.*.",
-		linear("attention.self.query", h, h, true),
-		linear("attention.self.key", h, h, true),
-		linear("attention.self.value", h, h, true),
+	return slices.Concat(
 		linear("attention.output.dense", h, h, true),
 		layerNorm("attention.output.LayerNorm", h),
 		linear("intermediate.dense", h, i, true),
 		linear("output.dense", i, h, true),
 		layerNorm("output.LayerNorm", h))
-	return b
 }

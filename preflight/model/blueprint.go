@@ -9,7 +9,7 @@ import (
 // blueprint is what a family makes of one config: the descriptive fields, and the weights of the base model and of the head.
 type blueprint struct {
 	Architecture
-	base       string // attribute that holds the base model inside a class with a head: LlamaForCausalLM.model
+	base       string // attribute that holds the base model inside a class with a head: LlamaForCausalLM.model; "": none does
 	embeddings []Tensor
 	blocks     []Unit // paths from the base model on, with * for the block's number
 	final      []Tensor
@@ -19,7 +19,7 @@ type blueprint struct {
 // assemble puts the weights in the order of the forward pass under their full names.
 func (b *blueprint) assemble(t task) *Architecture {
 	a := &b.Architecture
-	a.Causal = t == causalLM
+	a.Causal = t == causalLM || t == conditionalGeneration
 	a.Tied = a.Tied && t.vocabulary
 	head := slices.Clone(b.head)
 	for i, tensor := range head {
@@ -33,9 +33,9 @@ func (b *blueprint) assemble(t task) *Architecture {
 		}
 		break
 	}
-	prefix := b.base + "."
-	if t == bareModel {
-		prefix = ""
+	prefix := ""
+	if b.base != "" && t != bareModel {
+		prefix = b.base + "."
 	}
 	a.Units = append(a.Units, Unit{Name: "embeddings", Repeat: 1, Tensors: within(prefix, b.embeddings)})
 	for _, block := range b.blocks {
@@ -48,9 +48,48 @@ func (b *blueprint) assemble(t task) *Architecture {
 	return a
 }
 
+// after puts an encoder in front of b's own stack. All weights around the encoder's blocks count as embeddings.
+func (b *blueprint) after(encoder *blueprint, path string) {
+	encoder.under(path)
+	around := slices.Concat(encoder.embeddings, encoder.final)
+	e := &encoder.Architecture
+	for _, t := range around {
+		e.Params += t.Elements()
+	}
+	for i := range encoder.blocks {
+		encoder.blocks[i].Name = "encoder layer"
+		e.Params += encoder.blocks[i].Repeat * encoder.blocks[i].Elements()
+	}
+	b.embeddings = slices.Concat(around, b.embeddings)
+	b.blocks = slices.Concat(encoder.blocks, b.blocks)
+	b.Encoder = e
+}
+
+// under puts path before the names of all weights of the base model.
+func (b *blueprint) under(path string) {
+	b.embeddings, b.final = within(path, b.embeddings), within(path, b.final)
+	for i := range b.blocks {
+		b.blocks[i].Tensors = within(path, b.blocks[i].Tensors)
+	}
+}
+
 // layers is a unit of n identical blocks.
 func layers(n int64, path string, tensors ...[]Tensor) []Unit {
 	return []Unit{{Name: "layer", Repeat: n, Tensors: within(path, slices.Concat(tensors...))}}
+}
+
+// firstDiffers is n blocks of which only the first has the tensors in extra.
+func firstDiffers(n int64, path string, extra, tensors []Tensor) []Unit {
+	first := layers(1, path, extra, tensors)
+	first[0].Indices = []int64{0}
+	rest := layers(n-1, path, tensors)
+	for i := int64(1); i < n; i++ {
+		rest[0].Indices = append(rest[0].Indices, i)
+	}
+	if n == 1 {
+		return first
+	}
+	return append(first, rest...)
 }
 
 // within returns the tensors with prefix before their paths.

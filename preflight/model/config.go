@@ -23,6 +23,8 @@ const (
 // once. After a problem the readers return harmless values; the caller asks err before it uses any.
 type config struct {
 	*object
+	parent      *config          // nil: the whole file. A nested config reports its problems and assumptions to its parent
+	defaults    map[string]int64 // class defaults of needed sizes; nil: the file must name them
 	task        task
 	class       string
 	problems    *multierror.Error
@@ -39,6 +41,10 @@ func (c *config) err() error {
 
 // add records problems that already name their place, each once although several readers may meet it.
 func (c *config) add(problems ...error) {
+	if c.parent != nil {
+		c.parent.add(problems...)
+		return
+	}
 	for _, problem := range problems {
 		if !slices.ContainsFunc(c.problems.WrappedErrors(), func(e error) bool { return e.Error() == problem.Error() }) {
 			c.problems = multierror.Append(c.problems, problem)
@@ -56,7 +62,31 @@ func (c *config) reject(key, format string, args ...any) {
 }
 
 func (c *config) assume(format string, args ...any) {
+	if c.parent != nil {
+		c.parent.assume(format, args...)
+		return
+	}
 	c.assumptions = append(c.assumptions, fmt.Sprintf(format, args...))
+}
+
+// section is the config nested under key; nil if it is absent, null or not an object.
+func (c *config) section(key string) *config {
+	inner, err := c.nested(key)
+	if err != nil {
+		c.add(err)
+	}
+	if inner == nil {
+		return nil
+	}
+	return &config{object: inner, parent: c, task: c.task, class: c.class}
+}
+
+// sectionOr is section, or an empty config that takes every value from the class defaults.
+func (c *config) sectionOr(key string) *config {
+	if inner := c.section(key); inner != nil {
+		return inner
+	}
+	return &config{object: &object{source: c.source, file: c.file}, parent: c, task: c.task, class: c.class}
 }
 
 // find returns the first of names that has a value other than null.
@@ -78,6 +108,9 @@ func (c *config) count(names ...string) int64 { return c.needed(maxCount, names)
 
 func (c *config) needed(limit int64, names []string) int64 {
 	name, text := c.find(names...)
+	if value, ok := c.defaults[names[0]]; ok && text == nil {
+		return value
+	}
 	if text == nil {
 		c.reject(names[0], "needed key %q is missing: take config.json from the model's own directory, or give the number of parameters with --params",
 			names[0])
@@ -97,6 +130,14 @@ func (c *config) sizeOr(absent int64, names ...string) int64 {
 func (c *config) countOr(absent int64, names ...string) int64 {
 	if name, text := c.find(names...); text != nil {
 		return c.integer(name, text, 1, maxCount)
+	}
+	return absent
+}
+
+// naturalOr is an optional count that may be 0.
+func (c *config) naturalOr(absent int64, name string) int64 {
+	if name, text := c.find(name); text != nil {
+		return c.integer(name, text, 0, maxCount)
 	}
 	return absent
 }
@@ -192,18 +233,21 @@ func (c *config) isNull(name string) bool {
 
 // labels is the number of classes a classifier tells apart: the length of id2label, else num_labels, else 2 (PretrainedConfig in
 // transformers/configuration_utils.py).
-func (c *config) labels() int64 {
+func (c *config) labels() int64 { return c.labelsOr(2) }
+
+// labelsOr is labels for a configuration class with another default.
+func (c *config) labelsOr(absent int64) int64 {
 	if !c.task.classifies {
 		return 0
 	}
-	names, err := c.nested("id2label")
-	if err != nil {
-		c.add(err)
-	}
-	if names != nil && len(names.members) > 0 {
+	number, text := c.find("num_labels")
+	if names := c.section("id2label"); names != nil && (len(names.members) > 0 || text == nil) {
 		return int64(len(names.members))
 	}
-	return c.sizeOr(2, "num_labels")
+	if text != nil {
+		return c.integer(number, text, 0, maxSize) // 0: the class has no head (timm's image encoders)
+	}
+	return absent
 }
 
 // clip shortens a value for an error message.
@@ -214,6 +258,27 @@ func clip(text json.RawMessage) string {
 		s = strings.ToValidUTF8(s[:longest], "") + "..."
 	}
 	return s
+}
+
+// signedOr is an optional whole number that may be negative.
+func (c *config) signedOr(absent int64, name string) int64 {
+	if name, text := c.find(name); text != nil {
+		return c.integer(name, text, -maxSize, maxSize)
+	}
+	return absent
+}
+
+// texts is an optional list of strings.
+func (c *config) texts(name string) []string {
+	_, text := c.find(name)
+	if text == nil {
+		return nil
+	}
+	var values []string
+	if err := json.Unmarshal(text, &values); err != nil {
+		c.reject(name, "%s is %s, want a list of strings", name, clip(text))
+	}
+	return values
 }
 
 // integers is an optional list of whole numbers.
@@ -227,4 +292,17 @@ func (c *config) integers(name string) []int64 {
 		c.reject(name, "%s is %s, want a list of whole numbers", name, clip(text))
 	}
 	return values
+}
+
+// pair is an optional height and width, written as one number for both or as a list of two.
+func (c *config) pair(name string, absent int64) (height, width int64) {
+	if _, text := c.find(name); text == nil || kind(text) != "a list" {
+		side := c.sizeOr(absent, name)
+		return side, side
+	}
+	if both := c.integers(name); len(both) == 2 && min(both[0], both[1]) >= 1 && max(both[0], both[1]) <= maxSize {
+		return both[0], both[1]
+	}
+	c.reject(name, "%s is %s, want a whole number or a list of two, height and width", name, clip(c.members[name].text))
+	return absent, absent
 }

@@ -21,7 +21,7 @@ func readJSON(t testing.TB, file string, into any) {
 // TestPublishedModels compares with the exact counts of published models; each file names the source of its number.
 func TestPublishedModels(t *testing.T) {
 	files, err := filepath.Glob("testdata/configs/*.json")
-	if err != nil || len(files) < 90 {
+	if err != nil || len(files) < 115 {
 		t.Fatalf("found %d configs (%v)", len(files), err)
 	}
 	for _, file := range files {

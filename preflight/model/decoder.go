@@ -13,8 +13,9 @@ type decoder struct {
 	tied    bool  // default of tie_word_embeddings
 
 	qkvBias, outBias, mlpBias toggle
-	fusedQKV                  bool   // one qkv_proj
+	fusedQKV                  string // name of the one projection to queries, keys and values; "": three of them
 	out                       string // attention output projection; "": o_proj
+	latent                    bool   // multi-head latent attention (DeepSeek)
 	mlp                       mlp
 	activation                string                    // default of the activation function; "": silu
 	activationKeys            []string                  // keys that name it; nil: hidden_act
@@ -28,7 +29,7 @@ type decoder struct {
 	// parallel: attention and MLP read the same normalised input, so that the second of blockNorms is not there.
 	parallel toggle
 
-	headBias         bool   // bias on lm_head
+	headBias         toggle // bias on lm_head
 	residualDropout  string // key of the dropout after attention and MLP; "": none
 	embeddingDropout string
 	// finalSoftcap and attentionSoftcap: the family has the keys final_logit_softcapping and attn_logit_softcapping; their default is on
@@ -110,7 +111,7 @@ func (d decoder) blueprint(c *config) *blueprint {
 		d.experts(c, b)
 	}
 	b.final = d.weights.tensors(cmp.Or(d.finalNorm, "norm"), b.Hidden)
-	b.head = c.head(decoderHeads("lm_head", "score", b.Hidden, b.Vocab, c.labels(), d.headBias))
+	b.head = c.head(decoderHeads("lm_head", "score", b.Hidden, b.Vocab, c.labels(), d.headBias.read(c)))
 	return b
 }
 
@@ -159,11 +160,14 @@ func (d decoder) traits(c *config, b *blueprint) {
 
 func (d decoder) attention(c *config, b *blueprint) []Tensor {
 	const path = "self_attn."
+	if d.latent {
+		return within(path, latentAttention(c, b, d.qkvBias.read(c)))
+	}
 	bias := d.qkvBias.read(c)
 	q, kv := b.Heads*b.HeadDim, b.KVHeads*b.HeadDim
 	var tensors []Tensor
-	if d.fusedQKV {
-		tensors = linear(path+"qkv_proj", b.Hidden, q+2*kv, bias)
+	if d.fusedQKV != "" {
+		tensors = linear(path+d.fusedQKV, b.Hidden, q+2*kv, bias)
 	} else {
 		tensors = slices.Concat(linear(path+"q_proj", b.Hidden, q, bias), linear(path+"k_proj", b.Hidden, kv, bias),
 			linear(path+"v_proj", b.Hidden, kv, bias))

@@ -21,7 +21,7 @@ var smolLM3 = decoder{
 
 var mistral = decoder{kvHeads: 8}
 
-var mixtral = decoder{kvHeads: 8, experts: mixtralExperts}
+var mixtral = decoder{kvHeads: 8, experts: localExperts{router: plainRouter()}.replace}
 
 var qwen2 = decoder{kvHeads: 32, qkvBias: toggle{on: true}}
 
@@ -99,13 +99,13 @@ var phi = decoder{
 	finalNorm:        "final_layernorm",
 	qkNorm:           qkNorm{enabled: toggle{key: "qk_layernorm"}, name: "layernorm", weights: scaleAndShift},
 	parallel:         toggle{on: true},
-	headBias:         true,
+	headBias:         toggle{on: true},
 	residualDropout:  "resid_pdrop",
 	embeddingDropout: "embd_pdrop",
 }
 
 // phi3's embd_pdrop is in its configs, but no layer uses it.
-var phi3 = decoder{fusedQKV: true, mlp: fusedMLP, residualDropout: "resid_pdrop"}
+var phi3 = decoder{fusedQKV: "qkv_proj", mlp: fusedMLP, residualDropout: "resid_pdrop"}
 
 var glm = decoder{
 	kvHeads: 2,
@@ -160,4 +160,48 @@ var cohere = decoder{
 	norm:     "layer",
 	qkNorm:   qkNorm{enabled: toggle{key: "use_qk_norm"}, each: true},
 	parallel: toggle{on: true},
+}
+
+// baichuan covers both sizes of Baichuan 2: rotary positions in the 7B, ALiBi in the 13B, neither with parameters. Its code comes with the
+// checkpoint (modeling_baichuan.py).
+var baichuan = decoder{fusedQKV: "W_pack"}
+
+var olmoe = decoder{
+	qkvBias: toggle{key: "attention_bias"},
+	outBias: toggle{key: "attention_bias"},
+	qkNorm:  qkNorm{enabled: toggle{on: true}, wide: true},
+	experts: olmoeExperts,
+}
+
+var phimoe = decoder{
+	kvHeads:  8,
+	qkvBias:  toggle{key: "attention_bias"},
+	outBias:  toggle{key: "attention_bias"},
+	norm:     "layer",
+	weights:  scaleAndShift,
+	headBias: toggle{key: "lm_head_bias"},
+	experts:  localExperts{router: tensor("mlp.router", Linear), absent: 16}.replace,
+}
+
+// deepseek is the first DeepSeek mixture of experts; its code comes with the checkpoint (modeling_deepseek.py). DeepSeek's first
+// dense models are llama.
+var deepseek = decoder{
+	qkvBias: toggle{key: "attention_bias"},
+	outBias: toggle{key: "attention_bias"},
+	experts: deepseekExperts{stepKey: "moe_layer_freq"}.replace,
+}
+
+var deepseekV2 = decoder{
+	qkvBias: toggle{key: "attention_bias"},
+	mlpBias: toggle{key: "mlp_bias"},
+	latent:  true,
+	experts: deepseekExperts{shared: 2, sharedBias: toggle{key: "mlp_bias"}, router: Linear}.replace,
+}
+
+// deepseekV3 leaves out the extra block that predicts the token after next (num_nextn_predict_layers): transformers does not build
+// it. The router's correction bias is a buffer.
+var deepseekV3 = decoder{
+	qkvBias: toggle{key: "attention_bias"},
+	latent:  true,
+	experts: deepseekExperts{shared: 1, dense: 3, perToken: 8}.replace,
 }

@@ -1,32 +1,69 @@
 package model
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
 
 // routed are the router and the routed experts of one block. transformers 5 stores the experts stacked, gate and up together;
 // transformers 4 had a Linear for each: as many weights, other modules.
-func routed(hidden, intermediate, experts int64) []Tensor {
+func routed(router Tensor, hidden, intermediate, experts int64) []Tensor {
+	router.Shape = []int64{experts, hidden}
 	return []Tensor{
-		tensor("mlp.gate", Other, experts, hidden),
+		router,
 		tensor("mlp.experts", Expert, experts, 2*intermediate, hidden),
 		tensor("mlp.experts", Expert, experts, hidden, intermediate),
 	}
 }
 
-// withoutMLP is a dense block less its MLP.
-func withoutMLP(block Unit) []Tensor {
-	return slices.DeleteFunc(slices.Clone(block.Tensors), func(t Tensor) bool { return strings.Contains(t.Path, ".mlp.") })
+// plainRouter is a bare parameter, no nn.Linear.
+func plainRouter() Tensor { return tensor("mlp.gate", Other) }
+
+// mix replaces the MLP by a mixture of experts in the blocks that sparse picks.
+func (b *blueprint) mix(mixture []Tensor, sparse func(block int64) bool) {
+	dense := b.blocks[0]
+	withoutMLP := slices.DeleteFunc(slices.Clone(dense.Tensors), func(t Tensor) bool { return strings.Contains(t.Path, ".mlp.") })
+	mixed := Unit{Name: dense.Name, Tensors: append(withoutMLP, within("layers.*.", mixture)...)}
+	dense.Name = "dense layer"
+	for i := range b.Layers {
+		if sparse(i) {
+			mixed.Indices = append(mixed.Indices, i)
+		} else {
+			dense.Indices = append(dense.Indices, i)
+		}
+	}
+	b.blocks = nil
+	for _, u := range []Unit{dense, mixed} {
+		if u.Repeat = int64(len(u.Indices)); u.Repeat > 0 {
+			b.blocks = append(b.blocks, u)
+		}
+	}
 }
 
-// mixtralExperts puts experts of intermediate_size into every block.
-func mixtralExperts(c *config, b *blueprint) {
-	b.Experts = c.count("num_local_experts", "num_experts")
+func everyBlock(int64) bool { return true }
+
+// localExperts puts experts of intermediate_size into every block (Mixtral, Phi-3.5-MoE).
+type localExperts struct {
+	router Tensor
+	absent int64 // default of num_local_experts; 0: the key is needed
+}
+
+func (l localExperts) replace(c *config, b *blueprint) {
+	if l.absent > 0 {
+		b.Experts = c.countOr(l.absent, "num_local_experts", "num_experts")
+	} else {
+		b.Experts = c.count("num_local_experts", "num_experts")
+	}
 	b.ExpertsPerToken = c.countOr(2, "num_experts_per_tok")
-	block := b.blocks[0]
-	block.Tensors = append(withoutMLP(block), within("layers.*.", routed(b.Hidden, b.Intermediate, b.Experts))...)
-	b.blocks = []Unit{block}
+	b.mix(routed(l.router, b.Hidden, b.Intermediate, b.Experts), everyBlock)
+}
+
+// olmoeExperts are like Mixtral's under Qwen's keys.
+func olmoeExperts(c *config, b *blueprint) {
+	b.Experts = c.count("num_experts", "num_local_experts")
+	b.ExpertsPerToken = c.countOr(8, "num_experts_per_tok")
+	b.mix(routed(plainRouter(), b.Hidden, b.Intermediate, b.Experts), everyBlock)
 }
 
 // qwenExperts puts experts into the blocks that decoder_sparse_step and mlp_only_layers leave to them.
@@ -36,29 +73,45 @@ type qwenExperts struct {
 
 func (q qwenExperts) replace(c *config, b *blueprint) {
 	b.Experts = c.count("num_experts", "num_local_experts")
-	width := c.size("moe_intermediate_size")
-	mixture := routed(b.Hidden, width, b.Experts)
+	mixture := routed(plainRouter(), b.Hidden, c.size("moe_intermediate_size"), b.Experts)
 	b.ExpertsPerToken = c.countOr(8, "num_experts_per_tok")
 	if q.shared {
 		b.ExpertsPerToken = c.countOr(4, "num_experts_per_tok")
-		mixture = slices.Concat(mixture, gatedMLP.tensors("mlp.shared_expert.", b.Hidden, c.size("shared_expert_intermediate_size"), false),
+		b.SharedIntermediate = c.size("shared_expert_intermediate_size")
+		mixture = slices.Concat(mixture, gatedMLP.tensors("mlp.shared_expert.", b.Hidden, b.SharedIntermediate, false),
 			linear("mlp.shared_expert_gate", b.Hidden, 1, false))
 	}
-	dense := b.blocks[0]
-	sparse := Unit{Name: dense.Name, Tensors: append(withoutMLP(dense), within("layers.*.", mixture)...)}
-	dense.Name = "dense layer"
 	step, denseOnly := c.countOr(1, "decoder_sparse_step"), c.integers("mlp_only_layers")
-	for i := range b.Layers {
-		if slices.Contains(denseOnly, i) || (i+1)%step != 0 {
-			dense.Indices = append(dense.Indices, i)
-		} else {
-			sparse.Indices = append(sparse.Indices, i)
-		}
+	b.mix(mixture, func(i int64) bool { return !slices.Contains(denseOnly, i) && (i+1)%step == 0 })
+}
+
+// deepseekExperts puts routed and shared experts into all blocks but the first few. The fields are defaults of the configuration class.
+type deepseekExperts struct {
+	shared     int64  // n_shared_experts; 0: none
+	dense      int64  // first_k_dense_replace
+	perToken   int64  // num_experts_per_tok; 0: not known
+	stepKey    string // only every so many blocks have experts; "": all
+	sharedBias toggle
+	router     Role // "": a bare parameter
+}
+
+func (d deepseekExperts) replace(c *config, b *blueprint) {
+	if name, _ := c.find("n_routed_experts", "num_local_experts", "num_experts"); name == "" && d.shared == 0 {
+		return // a dense model: the first DeepseekConfig has no experts unless it says so
 	}
-	b.blocks = nil
-	for _, u := range []Unit{dense, sparse} {
-		if u.Repeat = int64(len(u.Indices)); u.Repeat > 0 {
-			b.blocks = append(b.blocks, u)
-		}
+	b.Experts = c.count("n_routed_experts", "num_local_experts", "num_experts")
+	b.ExpertsPerToken = c.countOr(d.perToken, "num_experts_per_tok")
+	width := c.size("moe_intermediate_size")
+	router := plainRouter()
+	router.Role = cmp.Or(d.router, router.Role)
+	mixture := routed(router, b.Hidden, width, b.Experts)
+	if shared := c.countOr(d.shared, "n_shared_experts"); shared > 0 {
+		b.SharedIntermediate = shared * width // both are bounded: no overflow
+		mixture = append(mixture, gatedMLP.tensors("mlp.shared_experts.", b.Hidden, b.SharedIntermediate, d.sharedBias.read(c))...)
 	}
+	first, step := c.naturalOr(d.dense, "first_k_dense_replace"), int64(1)
+	if d.stepKey != "" {
+		step = c.countOr(1, d.stepKey)
+	}
+	b.mix(mixture, func(i int64) bool { return i >= first && i%step == 0 })
 }

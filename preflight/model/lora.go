@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -37,7 +38,7 @@ func (a *Architecture) LoRATargets(targets []string) ([]Target, error) {
 		return nil, fmt.Errorf("LoRA target %s reaches the experts, whose adapters differ between versions of transformers and cannot be counted: name attention modules alone, such as q_proj,v_proj",
 			strings.Join(targets, ", "))
 	}
-	matches, err := matcher(targets)
+	matches, err := matcher(a.renamed(targets))
 	if err != nil {
 		return nil, err
 	}
@@ -111,6 +112,18 @@ func (a *Architecture) defaultTargets() []string {
 	return nil
 }
 
+// renamed gives targets their present names where transformers 5 renamed modules and scripts still use the old ones.
+func (a *Architecture) renamed(targets []string) []string {
+	names := map[string]map[string]string{
+		"vit": {"query": "q_proj", "key": "k_proj", "value": "v_proj"},
+	}[a.Type]
+	targets = slices.Clone(targets)
+	for i, target := range targets {
+		targets[i] = cmp.Or(names[target], target)
+	}
+	return targets
+}
+
 // adaptableUnits are the units less everything that cannot have an adapter, and with the head that shares the embedding.
 func (a *Architecture) adaptableUnits() []Unit {
 	units := slices.Clone(a.Units)
@@ -162,21 +175,32 @@ func matcher(targets []string) (func(Tensor, Unit) int64, error) {
 		matches, perBlock = pattern.MatchString, true
 	}
 	return func(t Tensor, u Unit) int64 {
-		if !perBlock || !strings.Contains(t.Path, "*") {
-			if matches(t.Path) {
-				return u.Repeat
-			}
-			return 0
+		if perBlock {
+			return u.countBlocks(t, matches)
 		}
-		var n int64
-		for i := range u.Repeat {
-			if u.Indices != nil {
-				i = u.Indices[i]
-			}
-			if matches(strings.Replace(t.Path, "*", strconv.FormatInt(i, 10), 1)) {
-				n++
-			}
+		if matches(t.Path) {
+			return u.Repeat
 		}
-		return n
+		return 0
 	}, nil
+}
+
+// countBlocks counts the blocks of u in which the full name of t's module matches.
+func (u Unit) countBlocks(t Tensor, matches func(path string) bool) int64 {
+	if !strings.Contains(t.Path, "*") {
+		if matches(t.Path) {
+			return u.Repeat
+		}
+		return 0
+	}
+	var n int64
+	for i := range u.Repeat {
+		if u.Indices != nil {
+			i = u.Indices[i]
+		}
+		if matches(strings.Replace(t.Path, "*", strconv.FormatInt(i, 10), 1)) {
+			n++
+		}
+	}
+	return n
 }

@@ -51,6 +51,46 @@ func TestLoRAParameters(t *testing.T) {
 	}
 }
 
+// TestOldNames: transformers 4 called ViT's projections query, key and value.
+func TestOldNames(t *testing.T) {
+	vit := published(t, "google__vit-base-patch16-224.json")
+	got, err := vit.LoRAParameters(16, []string{"query", "value"}, false)
+	if want := int64(16 * 2 * 768 * 2 * 12); err != nil || got != want {
+		t.Errorf("%d, %v, want %d", got, err, want)
+	}
+}
+
+func TestSavedWeights(t *testing.T) {
+	llama := published(t, "meta-llama__Meta-Llama-3-8B.json")
+	for _, test := range []struct {
+		names []string
+		count int
+		want  int64
+	}{
+		{nil, 0, 0},
+		{[]string{"embed_tokens", "lm_head"}, 2, 2 * 128256 * 4096},
+		{[]string{"layers.7.self_attn.k_proj"}, 1, 1024 * 4096},
+		{[]string{"norm"}, 3, 65 * 4096},       // PEFT compares ends of names: input_layernorm too
+		{[]string{"layers.0"}, 9, 218_112_000}, // all that is in the block
+		{[]string{"elsewhere"}, 0, 0},
+	} {
+		saved := llama.SavedWeights(test.names)
+		var n int64
+		for _, s := range saved {
+			n += s.Count * s.Elements()
+		}
+		if n != test.want || len(saved) != test.count {
+			t.Errorf("%q: %d weights in %d tensors, want %d in %d", test.names, n, len(saved), test.want, test.count)
+		}
+	}
+	if _, err := llama.TrainableParameters(Adapter{R: 8, Targets: []string{"lm_head"}, ModulesToSave: []string{"lm_head"}}); err == nil {
+		t.Error("the only target is trained whole: PEFT has nothing to adapt and stops")
+	}
+	if n, err := llama.TrainableParameters(Adapter{R: 8, Targets: []string{"q_proj"}, ModulesToSave: []string{"("}}); err != nil || n != 8*8192*32 {
+		t.Errorf("a broken name: %d, %v", n, err)
+	}
+}
+
 func TestLoRATargets(t *testing.T) {
 	found, err := published(t, "meta-llama__Meta-Llama-3-8B.json").LoRATargets([]string{"down_proj"})
 	if err != nil || len(found) != 1 {

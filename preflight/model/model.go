@@ -24,8 +24,10 @@ type Tensor struct {
 	// the block: "model.layers.*.self_attn.q_proj".
 	Path string
 	Role Role
-	// Shape is the weight's shape; a Linear's is [out, in] whatever the storage order.
+	// Shape is the weight's shape; a Linear's is [out, in] whatever the storage order. A scalar's is empty.
 	Shape []int64
+	// Frozen weights count as parameters, but the model's own code sets requires_grad to false (Whisper's sinusoidal positions).
+	Frozen bool
 }
 
 // Elements is the number of scalars.
@@ -40,7 +42,9 @@ func (t Tensor) Elements() int64 {
 // Unit is a piece of the model that sharding may gather as a whole: the input embeddings, one block, the head. Repeat counts how
 // many identical ones there are.
 type Unit struct {
-	Name    string // "embeddings", "layer", "final"; mixture-of-experts models also have a "dense layer"
+	// Name is "embeddings" (whatever is not in a block and comes before the last one's output), "layer", "final" (last norm and
+	// head). Mixture-of-experts models also have a "dense layer", models with an Encoder an "encoder layer".
+	Name    string
 	Repeat  int64
 	Tensors []Tensor
 	// Indices are the numbers of the blocks that are like this one; nil: all from 0 to Repeat-1.
@@ -65,7 +69,7 @@ type Architecture struct {
 
 	Hidden, Layers, Heads, KVHeads, HeadDim, Intermediate, Vocab, MaxPositions int64
 
-	Causal     bool   // decoder with a language-model head (logits are vocabulary-wide)
+	Causal     bool   // decoder with a language-model head (logits are vocabulary-wide), also behind an Encoder
 	NormKind   string // "rms", "rms-gemma" (computes in fp32 with 1+w), "layer"
 	Norms      int64  // normalisation layers of hidden width in one block (4 in Gemma 2)
 	QKNorm     bool   // q_norm and k_norm of head width
@@ -83,6 +87,24 @@ type Architecture struct {
 	// Experts is the number of routed experts in a mixture-of-experts block and ExpertsPerToken how many of them a token visits;
 	// 0 in dense models.
 	Experts, ExpertsPerToken int64
+
+	// SharedIntermediate is the width of the MLP that every token visits beside its experts; 0 when there is none.
+	SharedIntermediate int64
+
+	// Encoder describes the stack of blocks in front of the one that the fields above describe: the encoder of T5, BART and Whisper,
+	// the vision tower of LLaVA, Gemma 3 and CLIP; nil in models with one stack. It has no Units (its weights are among those of the
+	// whole model) and Params is the number of its weights. Its MaxPositions are text tokens, image patches (with the class token) or
+	// audio frames; its Vocab is 0.
+	Encoder *Architecture
+	// CrossAttention: every block also attends to what the encoder puts out, through a second attention of the same sizes and one
+	// more normalisation, which Norms includes.
+	CrossAttention bool
+	// PositionBias: the attention scores get a learned bias [heads, query, key] that all blocks share (T5).
+	PositionBias bool
+	// Multi-head latent attention (DeepSeek V2 and V3), 0 elsewhere. Keys and values are made from a latent of KVRank, queries from
+	// one of QueryRank (0: straight from the hidden state). A query or key head is NopeDim + RopeDim = HeadDim wide, of which RopeDim
+	// is rotated (one such key part is shared by all heads); a value head is ValueDim wide. KVHeads equals Heads.
+	QueryRank, KVRank, NopeDim, RopeDim, ValueDim int64
 
 	HiddenDropout, AttentionDropout, EmbeddingDropout float64
 	FinalSoftcap, AttentionSoftcap                    bool

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -50,9 +51,12 @@ func parse(data []byte, source, class string) (*Architecture, error) {
 	c.readClass(f, class)
 	b := f.build(c)
 	b.Name, b.Source, b.Type, b.Class = source, source, modelType, c.class
-	b.Dtype = c.dtype()
+	b.Dtype = cmp.Or(c.dtype(), b.Dtype)
 	c.quantization(&b.Architecture)
 	c.checkHeads(&b.Architecture)
+	if b.Encoder != nil {
+		c.checkHeads(b.Encoder)
+	}
 	if err := c.err(); err != nil {
 		return nil, err
 	}
@@ -93,10 +97,14 @@ var (
 	tokenClassification    = task{suffix: "ForTokenClassification", classifies: true}
 	questionAnswering      = task{suffix: "ForQuestionAnswering", classifies: true}
 	multipleChoice         = task{suffix: "ForMultipleChoice"}
+	conditionalGeneration  = task{suffix: "ForConditionalGeneration", vocabulary: true}
+	imageClassification    = task{suffix: "ForImageClassification", classifies: true}
+	audioClassification    = task{suffix: "ForAudioClassification", classifies: true}
+	encoderAlone           = task{suffix: "EncoderModel"} // T5EncoderModel
 )
 
 var tasks = []task{causalLM, causalLMOldName, maskedLM, preTraining, nextSentence, sequenceClassification, tokenClassification,
-	questionAnswering, multipleChoice, bareModel}
+	questionAnswering, multipleChoice, conditionalGeneration, imageClassification, audioClassification, encoderAlone, bareModel}
 
 // readClass decides which class is counted: the one asked for, else the first of architectures, else the family's usual one.
 func (c *config) readClass(f family, asked string) {

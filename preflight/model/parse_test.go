@@ -26,9 +26,10 @@ const tinyLlama = `{
 func with(old, new string) string { return strings.Replace(tinyLlama, old, new, 1) }
 
 func TestTypes(t *testing.T) {
-	want := []string{"bert", "bloom", "cohere", "distilbert", "falcon", "gemma", "gemma2", "gemma3_text", "glm", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox",
-		"gptj", "granite", "llama", "mistral", "mixtral", "olmo", "olmo2", "opt", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3",
-		"qwen3_moe", "roberta", "smollm3", "stablelm", "starcoder2"}
+	want := strings.Fields(`baichuan bart bert bloom chatglm clip cohere deberta-v2 deepseek deepseek_v2 deepseek_v3 distilbert electra
+		falcon gemma gemma2 gemma3 gemma3_text glm gpt2 gpt_bigcode gpt_neo gpt_neox gptj granite internlm2 llama
+		llava mistral mixtral mpt mt5 olmo olmo2 olmoe opt phi phi3 phimoe qwen qwen2 qwen2_moe qwen3 qwen3_moe
+		roberta smollm3 stablelm starcoder2 t5 vit whisper`)
 	if got := Types(); !slices.Equal(got, want) {
 		t.Errorf("types\n%q, want\n%q", got, want)
 	}
@@ -73,6 +74,23 @@ func TestParseErrors(t *testing.T) {
 			[]string{`final_logit_softcapping is "x"`, "number or null"}},
 		{"cross-attention", `{"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 9, "add_cross_attention": true}`,
 			[]string{"cross-attention", "--params"}},
+		{"text model of another kind", `{"model_type": "llava", "text_config": {"model_type": "mamba"}, "vision_config": {"model_type": "pixtral"}}`,
+			[]string{`a "mamba" model in text_config cannot be counted`, `a "pixtral" model in vision_config`, "--params"}},
+		{"no towers", `{"model_type": "llava"}`, []string{`"text_config" is missing`, `"vision_config" is missing`}},
+		{"tower's place", "{\"model_type\": \"gemma3\",\n \"text_config\": {\"hidden_size\": \"x\"}}", []string{"config.json:2:18", "hidden_size is"}},
+		{"towers' heads", `{"model_type": "clip", "text_config": {}, "vision_config": {"num_attention_heads": 7}}`, []string{"768 is not a multiple of its 7"}},
+		{"tower is a list", `{"model_type": "gemma3", "text_config": [1]}`, []string{"config.json:1:41", "a list"}},
+		{"first ChatGLM", `{"model_type": "chatglm", "hidden_size": 8, "num_layers": 1, "num_attention_heads": 2, "inner_hidden_size": 32, "vocab_size": 9, "intermediate_size": 9}`,
+			[]string{"inner_hidden_size is a key of the first ChatGLM-6B", "--params"}},
+		{"image", `{"model_type": "vit", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 9, "image_size": [3, 4, 5]}`,
+			[]string{"image_size is [3, 4, 5]", "height and width"}},
+		{"patch", `{"model_type": "vit", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 9, "image_size": 3, "patch_size": 4}`,
+			[]string{"an image of 3 x 3 in patches of 4 x 4"}},
+		{"task", `{"model_type": "whisper", "architectures": ["WhisperForCausalLM"]}`, []string{"WhisperForCausalLM", "--params"}},
+		{"newer DeBERTa head", `{"model_type": "deberta-v2", "architectures": ["DebertaV2ForMaskedLM"], "legacy": false, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 9, "vocab_size": 9}`,
+			[]string{"legacy false cannot be counted", "--params"}},
+		{"relative positions", `{"model_type": "deberta-v2", "pos_att_type": [1], "relative_attention": true, "position_buckets": 0.5, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 9, "vocab_size": 9}`,
+			[]string{"pos_att_type is [1]", "position_buckets is 0.5"}},
 		{"long value", with("64", `"`+strings.Repeat("é", 500)+`"`), []string{"...", "a string"}},
 		{"neither 4 nor 8 bits", with(`"vocab_size": 100`, `"vocab_size": 100, "quantization_config": {"quant_method": "bitsandbytes"}`),
 			[]string{"load_in_4bit", "correct"}},

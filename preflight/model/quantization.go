@@ -5,18 +5,8 @@ import "fmt"
 // quantization reads quantization_config, which checkpoints carry whose weights are stored quantised already. Defaults are those of
 // transformers/utils/quantization_config.py. Counts of parameters are those of the model before quantisation.
 func (c *config) quantization(a *Architecture) {
-	inner, err := c.nested("quantization_config")
-	if err != nil {
-		c.add(err)
-		return
-	}
-	if inner == nil {
-		return
-	}
-	q := &config{object: inner}
-	q.storage(a)
-	if q.problems != nil {
-		c.add(q.problems.Errors...)
+	if q := c.section("quantization_config"); q != nil {
+		q.storage(a)
 	}
 }
 

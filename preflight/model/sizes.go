@@ -52,3 +52,14 @@ func (a *Architecture) LargestTensor() int64 {
 	}
 	return largest
 }
+
+// Blocks is the number of blocks in all stacks, encoder included; 0 when only the parameter count is known.
+func (a *Architecture) Blocks() int64 {
+	var n int64
+	for _, u := range a.Units {
+		if u.isBlock() {
+			n += u.Repeat
+		}
+	}
+	return n
+}

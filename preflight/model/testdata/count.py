@@ -4,6 +4,7 @@ and the trainable parameters that PEFT adds. Run it where torch, transformers an
     python testdata/count.py > testdata/modules.json
 """
 import collections
+import copy
 import json
 import re
 import warnings
@@ -24,6 +25,16 @@ BLOOM = dict(hidden_size=48, n_layer=3, n_head=4, vocab_size=100, pad_token_id=0
 OPT = dict(COMMON, ffn_dim=80, word_embed_proj_dim=48, max_position_embeddings=64)
 NEO = dict(hidden_size=48, num_layers=3, num_heads=4, vocab_size=100, attention_types=[[["global"], 3]])
 DISTIL = dict(dim=48, n_layers=3, n_heads=4, hidden_dim=80, vocab_size=100)
+SEQ2SEQ = dict(d_model=48, vocab_size=100, encoder_layers=2, decoder_layers=3, encoder_attention_heads=4, decoder_attention_heads=6,
+               encoder_ffn_dim=80, decoder_ffn_dim=96, pad_token_id=0)
+SPEECH = dict(SEQ2SEQ, max_source_positions=60, max_target_positions=40)
+T5 = dict(d_model=48, d_kv=16, num_heads=4, d_ff=80, num_layers=3, vocab_size=100)
+MLA = dict(KV, num_key_value_heads=4, kv_lora_rank=20, qk_nope_head_dim=10, qk_rope_head_dim=6, v_head_dim=14, n_routed_experts=5,
+           moe_intermediate_size=24, num_experts_per_tok=2)
+IMAGE = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, image_size=28, patch_size=14)
+DEBERTA = dict(COMMON, relative_attention=True, pos_att_type="c2p|p2c", position_buckets=16, norm_rel_ebd="layer_norm")
+LLAVA = dict(text_config=dict(KV, model_type="llama"), vision_config=dict(IMAGE, model_type="clip_vision_model"))
+GEMMA3 = dict(text_config=KV, vision_config=dict(IMAGE, vision_use_head=False))
 QWEN_MOE = dict(KV, num_experts=5, moe_intermediate_size=24)
 
 # (model_type, class, settings)
@@ -88,6 +99,74 @@ CASES = [
         ("Model", {}), ("ForMaskedLM", {}), ("ForMaskedLM", dict(tie_word_embeddings=False)), ("ForCausalLM", dict(is_decoder=True)),
         ("ForSequenceClassification", dict(num_labels=4)), ("ForTokenClassification", {}), ("ForQuestionAnswering", {}),
         ("ForMultipleChoice", {})]],
+    ("deepseek_v2", "DeepseekV2ForCausalLM", MLA),
+    ("deepseek_v2", "DeepseekV2ForCausalLM", dict(MLA, q_lora_rank=None, first_k_dense_replace=2, attention_bias=True, n_shared_experts=1)),
+    ("deepseek_v3", "DeepseekV3ForCausalLM", dict(MLA, first_k_dense_replace=1)), ("deepseek_v3", "DeepseekV3ForCausalLM", MLA),
+    ("deepseek_v3", "DeepseekV3Model", dict(MLA, q_lora_rank=None, first_k_dense_replace=0, attention_bias=True, n_shared_experts=3)),
+    ("deepseek_v3", "DeepseekV3ForSequenceClassification", dict(MLA, first_k_dense_replace=1)),
+    ("olmoe", "OlmoeForCausalLM", dict(KV, num_experts=5)), ("olmoe", "OlmoeForCausalLM", dict(KV, num_experts=5, attention_bias=True)),
+    ("phimoe", "PhimoeForCausalLM", KV),
+    ("phimoe", "PhimoeForCausalLM", dict(KV, num_local_experts=5, attention_bias=True, lm_head_bias=True)),
+    ("mpt", "MptForCausalLM", dict(d_model=48, n_layers=3, n_heads=4, vocab_size=100)),
+    ("mpt", "MptForSequenceClassification", dict(d_model=48, n_layers=3, n_heads=4, vocab_size=100)),
+    *[("electra", "Electra" + c, dict(COMMON, **k)) for c, k in [
+        ("Model", {}), ("ForMaskedLM", {}), ("ForMaskedLM", dict(tie_word_embeddings=False, embedding_size=48)), ("ForPreTraining", {}),
+        ("ForCausalLM", dict(is_decoder=True)), ("ForSequenceClassification", dict(num_labels=4)), ("ForTokenClassification", {}),
+        ("ForQuestionAnswering", {})]],
+    *[("deberta-v2", "DebertaV2" + c, dict(DEBERTA, **k)) for c, k in [
+        ("Model", {}), ("Model", dict(share_att_key=True, position_biased_input=False, conv_kernel_size=3, conv_groups=2)),
+        ("Model", dict(relative_attention=False, norm_rel_ebd="none", type_vocab_size=2, embedding_size=24)),
+        ("Model", dict(pos_att_type=["p2c"], position_buckets=-1, max_relative_positions=20)),
+        ("ForMaskedLM", {}), ("ForMaskedLM", dict(tie_word_embeddings=False)), ("ForSequenceClassification", dict(num_labels=3)),
+        ("ForTokenClassification", {}), ("ForQuestionAnswering", {}), ("ForMultipleChoice", {})]],
+    *[("t5", "T5" + c, dict(T5, **k)) for c, k in [
+        ("ForConditionalGeneration", {}), ("ForConditionalGeneration", dict(feed_forward_proj="gated-gelu", num_decoder_layers=1)),
+        ("ForConditionalGeneration", dict(tie_word_embeddings=False, num_layers=1)), ("Model", {}), ("EncoderModel", {}),
+        ("ForSequenceClassification", {}), ("ForTokenClassification", dict(num_labels=5)), ("ForQuestionAnswering", {})]],
+    ("mt5", "MT5ForConditionalGeneration", T5), ("mt5", "MT5EncoderModel", T5), ("mt5", "MT5Model", dict(T5, feed_forward_proj="relu")),
+    *[("bart", "Bart" + c, dict(SEQ2SEQ, **k)) for c, k in [
+        ("ForConditionalGeneration", {}), ("ForConditionalGeneration", dict(tie_word_embeddings=False)), ("Model", {}),
+        ("ForSequenceClassification", {}), ("ForSequenceClassification", dict(num_labels=7)), ("ForQuestionAnswering", {})]],
+    *[("whisper", "Whisper" + c, dict(SPEECH, **k)) for c, k in [
+        ("ForConditionalGeneration", {}), ("ForConditionalGeneration", dict(tie_word_embeddings=False, num_mel_bins=128)), ("Model", {}),
+        ("ForAudioClassification", dict(num_labels=6)), ("ForAudioClassification", dict(use_weighted_layer_sum=True))]],
+    *[("vit", "ViT" + c, dict(IMAGE, **k)) for c, k in [
+        ("Model", {}), ("Model", dict(qkv_bias=False, image_size=[28, 42], patch_size=[14, 7], num_channels=1, pooler_output_size=20)),
+        ("ForImageClassification", dict(num_labels=10)), ("ForImageClassification", dict(num_labels=0))]],
+    ("clip", "CLIPModel", dict(text_config=COMMON, vision_config=IMAGE)),
+    ("clip", "CLIPModel", dict(text_config=dict(hidden_size=16), vision_config=dict(hidden_size=24), projection_dim=40)),
+    ("clip", "CLIPForImageClassification", dict(text_config=COMMON, vision_config=IMAGE, num_labels=5)),
+    ("llava", "LlavaForConditionalGeneration", LLAVA), ("llava", "LlavaModel", LLAVA),
+    ("llava", "LlavaForConditionalGeneration", dict(LLAVA, multimodal_projector_bias=False, vision_feature_layer=[-2, -1])),
+    ("llava", "LlavaForConditionalGeneration",
+     dict(text_config=dict(KV, model_type="qwen2", tie_word_embeddings=True), vision_config=dict(IMAGE, model_type="siglip_vision_model"))),
+    *[("llava", "LlavaForConditionalGeneration",
+       dict(text_config=dict(model_type=t, pad_token_id=0), vision_config=dict(model_type="siglip_vision_model")))
+      for t in ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi3")],
+    ("gemma3", "Gemma3ForConditionalGeneration", GEMMA3), ("gemma3", "Gemma3Model", GEMMA3),
+    ("gemma3", "Gemma3ForConditionalGeneration", dict(text_config=KV, tie_word_embeddings=False)),
+    # as published: google/gemma-3-4b-it, llava-hf/llava-1.5-7b-hf, openai/whisper-large-v3, facebook/bart-large, microsoft/deberta-v3-base,
+    # openai/clip-vit-large-patch14
+    ("gemma3", "Gemma3ForConditionalGeneration",
+     dict(text_config=dict(hidden_size=2560, intermediate_size=10240, model_type="gemma3_text", num_hidden_layers=34, sliding_window=1024),
+          vision_config=dict(hidden_size=1152, image_size=896, intermediate_size=4304, model_type="siglip_vision_model",
+                             num_attention_heads=16, num_hidden_layers=27, patch_size=14, vision_use_head=False))),
+    ("llava", "LlavaForConditionalGeneration",
+     dict(text_config=dict(max_position_embeddings=4096, model_type="llama", vocab_size=32064),
+          vision_config=dict(hidden_size=1024, image_size=336, intermediate_size=4096, model_type="clip_vision_model",
+                             num_attention_heads=16, num_hidden_layers=24, patch_size=14, projection_dim=768))),
+    ("whisper", "WhisperForConditionalGeneration",
+     dict(d_model=1280, encoder_layers=32, decoder_layers=32, encoder_attention_heads=20, decoder_attention_heads=20,
+          encoder_ffn_dim=5120, decoder_ffn_dim=5120, vocab_size=51866, num_mel_bins=128)),
+    ("bart", "BartModel", dict(d_model=1024, encoder_layers=12, decoder_layers=12, encoder_attention_heads=16, decoder_attention_heads=16,
+                               encoder_ffn_dim=4096, decoder_ffn_dim=4096, vocab_size=50265, max_position_embeddings=1024)),
+    ("deberta-v2", "DebertaV2Model",
+     dict(hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072, vocab_size=128100, type_vocab_size=0,
+          position_buckets=256, norm_rel_ebd="layer_norm", share_att_key=True, pos_att_type="p2c|c2p", relative_attention=True,
+          max_relative_positions=-1, position_biased_input=False)),
+    ("clip", "CLIPModel",
+     dict(projection_dim=768, text_config=dict(hidden_size=768, intermediate_size=3072, num_attention_heads=12),
+          vision_config=dict(hidden_size=1024, intermediate_size=4096, num_attention_heads=16, num_hidden_layers=24, patch_size=14))),
 ]
 
 # (case, targets, rank, DoRA); a target list of None is PEFT's default
@@ -106,13 +185,48 @@ ADAPTERS = [
     ("PhiForCausalLM", None, 8, False), ("Qwen3MoeForCausalLM", ["k_proj", "q_proj"], 8, False),
     ("FalconForCausalLM", None, 8, False), ("BloomForCausalLM", None, 8, False), ("OPTForCausalLM", None, 8, False),
     ("Gemma2ForCausalLM", None, 8, False), ("Qwen3ForCausalLM", None, 8, False), ("MixtralForCausalLM", ["q_proj", "v_proj"], 8, False),
+    ("DeepseekV3ForCausalLM", ["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"], 4, False),
+    ("DeepseekV3ForCausalLM", ["kv_b_proj", "o_proj"], 4, True), ("MptForCausalLM", None, 8, False),
+    ("ElectraForMaskedLM", None, 8, False), ("ElectraModel", "all-linear", 4, True),
+    ("DebertaV2Model", None, 8, False), ("DebertaV2ForSequenceClassification", ["query_proj", "pos_key_proj", "dense"], 4, True),
+    ("T5ForConditionalGeneration", None, 8, False), ("T5ForConditionalGeneration", "all-linear", 4, True),
+    ("T5ForConditionalGeneration", ["EncDecAttention.q", "wo", "relative_attention_bias"], 4, False),
+    ("T5ForConditionalGeneration", ["encoder.block.0.layer.0.SelfAttention.q", "shared"], 4, False),
+    ("T5ForConditionalGeneration", r"decoder.*\.(q|v)", 4, False), ("MT5ForConditionalGeneration", None, 8, True),
+    ("BartForConditionalGeneration", None, 8, False), ("BartForConditionalGeneration", ["encoder_attn.q_proj", "fc1"], 4, False),
+    ("WhisperForConditionalGeneration", ["q_proj", "v_proj"], 8, False), ("WhisperForConditionalGeneration", "all-linear", 4, True),
+    ("ViTForImageClassification", ["q_proj", "v_proj"], 8, False), ("ViTModel", "all-linear", 4, True),
+    ("CLIPModel", ["q_proj", "v_proj"], 8, False), ("CLIPModel", ["visual_projection", "token_embedding"], 4, False),
+    ("LlavaForConditionalGeneration", ["q_proj", "v_proj"], 8, False), ("LlavaForConditionalGeneration", "all-linear", 4, False),
+    ("LlavaForConditionalGeneration", r".*language_model.*\.(q|v)_proj", 8, True), ("Gemma3ForConditionalGeneration", ["q_proj"], 8, False),
+    ("OlmoeForCausalLM", ["q_proj", "o_proj"], 8, False), ("PhimoeForCausalLM", ["q_proj", "o_proj"], 8, False),
+]
+
+# (case, targets, modules_to_save, rank, DoRA): everything that is trainable then
+SAVED = [
+    ("LlamaForCausalLM", ["q_proj"], ["lm_head", "embed_tokens"], 4, False), ("LlamaForCausalLM", ["q_proj", "lm_head"], ["lm_head"], 4, True),
+    ("LlamaForCausalLM", ["q_proj"], ["norm"], 4, False), ("LlamaForSequenceClassification", "all-linear", ["score"], 4, False),
+    ("GPT2LMHeadModel", None, ["lm_head"], 4, False), ("GPT2LMHeadModel", None, ["wte"], 4, False),
+    ("BertForSequenceClassification", None, ["classifier"], 4, False), ("BertForSequenceClassification", None, ["pooler", "classifier"], 4, False),
+    ("ElectraForSequenceClassification", None, ["classifier"], 4, False),
+    ("DebertaV2ForSequenceClassification", ["query_proj", "dense"], ["pooler", "classifier"], 4, True),
+    ("T5ForConditionalGeneration", None, ["lm_head"], 4, False), ("T5ForSequenceClassification", None, ["classification_head"], 4, False),
+    ("BartForConditionalGeneration", None, ["fc1", "final_layer_norm"], 4, False),
+    ("WhisperForConditionalGeneration", ["q_proj"], ["proj_out", "conv1"], 4, False),
+    ("ViTForImageClassification", ["q_proj", "v_proj"], ["classifier"], 4, False),
+    ("LlavaForConditionalGeneration", r".*language_model.*\.(q|v)_proj", ["multi_modal_projector"], 4, False),
+    ("DeepseekV3ForCausalLM", ["q_b_proj", "o_proj"], ["lm_head", "gate"], 4, False), ("PhimoeForCausalLM", ["q_proj"], ["router"], 4, False),
 ]
 
 
 def build(model_type, cls, settings):
-    config = CONFIG_MAPPING[model_type](**settings)
+    config = CONFIG_MAPPING[model_type](**copy.deepcopy(settings))
     with torch.device("meta"):
         return getattr(transformers, cls)(config)
+
+
+HEADS = ("score", "classifier", "classifier.out_proj", "qa_outputs", "cls.seq_relationship", "classification_head.out_proj",
+         "discriminator_predictions.dense_prediction")
 
 
 def role(module, name, path, head):
@@ -121,10 +235,10 @@ def role(module, name, path, head):
     if isinstance(module, (torch.nn.Linear, Conv1D)):
         if name == "bias":
             return "bias"
-        return "head" if module is head or path in ("score", "classifier", "classifier.out_proj", "qa_outputs", "cls.seq_relationship") else "linear"
+        return "head" if module is head or path in HEADS else "linear"
     if "Norm" in type(module).__name__:
         return "norm"
-    if type(module).__name__.endswith("Experts"):
+    if type(module).__name__.endswith(("Experts", "NaiveMoe")):
         return "expert"
     return "bias" if name == "bias" else "other"
 
@@ -135,7 +249,7 @@ def weights(model):
     modules = dict(model.named_modules())
     for full, p in model.named_parameters():
         path, _, name = full.rpartition(".")
-        sizes[re.sub(r"\.norms\.\d+$", "", re.sub(r"(^|\.)(layers|h|layer)\.\d+\.", r"\1\2.*.", path, count=1)),
+        sizes[re.sub(r"\.norms\.\d+$", "", re.sub(r"(^|\.)(layers|h|layer|blocks|block)\.\d+\.", r"\1\2.*.", path, count=1)),
               role(modules[path], name, path, head)] += p.numel()
     return {f"{path} {r}": n for (path, r), n in sizes.items()}
 
@@ -146,16 +260,32 @@ for model_type, cls, settings in CASES:
     # only the keys that were set: every other one tests that the Go table has the defaults of the configuration class
     cases.append(dict(config=dict(settings, model_type=model_type, architectures=[cls]), parameters=model.num_parameters(), weights=weights(model)))
 
+
+def small(cls):
+    """The first case of a class, not on meta: PEFT initialises its weights."""
+    model_type, _, settings = next(c for c in CASES if c[1] == cls)
+    return getattr(transformers, cls)(CONFIG_MAPPING[model_type](**copy.deepcopy(settings)))
+
+
+def lora(cls, **settings):
+    task = peft.TaskType.SEQ_CLS if cls.endswith("SequenceClassification") else None
+    return peft.LoraConfig(task_type=task, **settings)
+
+
+def names(targets):
+    return [targets] if isinstance(targets, str) else targets
+
+
 adapters = []
 for cls, targets, rank, dora in ADAPTERS:
-    model_type, _, settings = next(c for c in CASES if c[1] == cls)
-    task = peft.TaskType.SEQ_CLS if cls.endswith("SequenceClassification") else None
-    lora = peft.LoraConfig(r=rank, target_modules=targets, use_dora=dora, task_type=task)
-    model = getattr(transformers, cls)(CONFIG_MAPPING[model_type](**settings))  # not on meta: PEFT initialises its weights
-    tuned = peft.LoraModel(model, lora, "default")
+    tuned = peft.LoraModel(small(cls), lora(cls, r=rank, target_modules=targets, use_dora=dora), "default")
     added = sum(p.numel() for n, p in tuned.named_parameters() if "lora_" in n)
-    names = [targets] if isinstance(targets, str) else targets
-    adapters.append(dict({"class": cls}, targets=names, r=rank, dora=dora, parameters=added))
+    adapters.append(dict({"class": cls}, targets=names(targets), r=rank, dora=dora, parameters=added))
+for cls, targets, save, rank, dora in SAVED:
+    tuned = peft.PeftModel(small(cls), lora(cls, r=rank, target_modules=targets, use_dora=dora, modules_to_save=save))
+    trained = sum(p.numel() for p in tuned.parameters() if p.requires_grad)
+    adapters.append(dict({"class": cls}, targets=names(targets), save=save, r=rank, dora=dora, parameters=trained))
+
 
 def lines(items):
     return ",\n".join(map(json.dumps, items))

@@ -1,0 +1,53 @@
+package model
+
+import "slices"
+
+// gemma3Multimodal reads Gemma3Config, with the text model under text_config: transformers/models/gemma3. Gemma3ForCausalLM loads the
+// text model alone from it.
+func gemma3Multimodal(c *config) *blueprint {
+	if c.task == causalLM {
+		text := c.sectionOr("text_config")
+		text.defaults = towers["gemma3_text"].defaults
+		return gemma3.blueprint(text)
+	}
+	b := c.tower("text_config", "gemma3_text")
+	b.base = "model"
+	b.under("language_model.")
+	vision := c.tower("vision_config", "siglip_vision_model")
+	b.after(vision, "vision_tower.")
+	b.embeddings = slices.Concat(b.embeddings,
+		[]Tensor{tensor("multi_modal_projector", Other, vision.Hidden, b.Hidden)}, // a bare parameter, no nn.Linear
+		scaleOnly.tensors("multi_modal_projector.mm_soft_emb_norm", vision.Hidden))
+	b.Tied = c.flag("tie_word_embeddings", true)
+	b.head = c.head(imageTextHeads(b))
+	return b
+}
+
+// llava reads LlavaConfig, a text model and a vision tower joined by two linear layers: transformers/models/llava.
+func llava(c *config) *blueprint {
+	for _, key := range []string{"text_config", "vision_config"} {
+		if name, _ := c.find(key); name == "" {
+			c.reject(key, "needed key %q is missing: take config.json from the model's own directory, or give the number of parameters with --params", key)
+		}
+	}
+	b := c.tower("text_config", "llama")
+	b.base = "model"
+	b.under("language_model.")
+	vision := c.tower("vision_config", "clip_vision_model")
+	b.after(vision, "vision_tower.")
+	features := int64(1) // hidden states of the tower that are joined for the projector
+	if name, text := c.find("vision_feature_layer"); name != "" && kind(text) == "a list" {
+		features = int64(len(c.integers(name)))
+	}
+	bias := c.flag("multimodal_projector_bias", true)
+	b.embeddings = slices.Concat(b.embeddings,
+		linear("multi_modal_projector.linear_1", features*vision.Hidden, b.Hidden, bias),
+		linear("multi_modal_projector.linear_2", b.Hidden, b.Hidden, bias))
+	b.Tied = c.flag("tie_word_embeddings", false) || b.Tied // LlavaConfig.__post_init__
+	b.head = c.head(imageTextHeads(b))
+	return b
+}
+
+func imageTextHeads(b *blueprint) map[task][]Tensor {
+	return map[task][]Tensor{bareModel: nil, conditionalGeneration: projection("lm_head", Head, b.Hidden, b.Vocab, false)}
+}
