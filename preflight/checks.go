@@ -17,6 +17,7 @@ func Checks() []checklists.Check[Facts] {
 		commandFound(),
 		scriptFound(),
 		interpreterFound(),
+		weightsComplete(),
 
 		nvmlAvailable(),
 		cudaVisibleDevices(),

@@ -18,6 +18,7 @@ import (
 	"oomguard/preflight/allocconf"
 	"oomguard/preflight/estimate"
 	"oomguard/preflight/job"
+	"oomguard/preflight/model"
 	"oomguard/preflight/plan"
 )
 
@@ -65,6 +66,7 @@ func healthy() Facts {
 		Command:   Lookup{Name: "torchrun", Path: "/venv/bin/torchrun"},
 		Script:    Lookup{Name: "train.py", Path: "/src/train.py"},
 		RunFolder: Folder{Path: "oomguard-runs", FreeBytes: 100 * gib},
+		Weights:   Weights{Read: &model.Weights{Files: make([]model.WeightFile, 4), Bytes: 16 * gib, Tensors: make([]model.StoredTensor, 291)}},
 		Host: Host{MemTotalBytes: 512 * gib, MemAvailableBytes: 500 * gib, ShmTotalBytes: 256 * gib, ShmFreeBytes: 256 * gib,
 			OpenFiles: 1 << 20, DriverFiles: []string{"/dev/nvidia0"}},
 	}

@@ -53,6 +53,7 @@ type Facts struct {
 	Command       Lookup // the program that will be started
 	Script        Lookup // the training script; Name "" when there is no file to look for
 	RunFolder     Folder
+	Weights       Weights // of the model, where it is a folder here
 	Host          Host
 	// HostErr lists what could not be read of the host.
 	HostErr error

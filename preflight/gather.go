@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"oomguard/preflight/allocconf"
+	"oomguard/preflight/model"
 )
 
 // Sources is where Gather looks.
@@ -32,6 +33,7 @@ func Gather(f Facts, from Sources) Facts {
 		torch = f.Job.Versions["torch"]
 		f.Command = findCommand(f.Job.Argv, from)
 		f.Script = findScript(f.Job.Script.Or(""), from.Dir)
+		f.Weights = readWeights(f.Job.Architecture)
 	}
 	f.Alloc, f.AllocProblems = allocconf.Resolve(func(name string) (string, bool) {
 		value, ok := f.Env[name]
@@ -71,6 +73,21 @@ func findScript(script, dir string) Lookup {
 	}
 	l.Err = err
 	return l
+}
+
+// readWeights reads the headers of the safetensors files beside the model's config.json.
+func readWeights(arch *model.Architecture) Weights {
+	if arch == nil || filepath.Base(arch.Source) != "config.json" {
+		return Weights{}
+	}
+	read, err := model.ReadWeights(filepath.Dir(arch.Source))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Weights{Err: fmt.Errorf("%s has no safetensors files", filepath.Dir(arch.Source))}
+	case err != nil:
+		return Weights{Err: err}
+	}
+	return Weights{Read: read, Mismatch: read.Compare(arch)}
 }
 
 // isPackage: Python runs a directory when it has a __main__.py.

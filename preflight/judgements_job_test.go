@@ -90,6 +90,13 @@ func jobJudgements() []judgement {
 		{"command-found", "missing at a gate", func(f *Facts) { f.Command.Err = errors.New("not in $PATH"); f.Mode = ModeCheck }, skip, nil},
 		{"command-found", "none given", func(f *Facts) { f.Command = Lookup{} }, skip, nil},
 
+		{"weights-complete", "whole", func(*Facts) {}, pass, []string{"4 files of 16.00 GiB"}},
+		{"weights-complete", "a shard is missing", func(f *Facts) {
+			f.Weights = Weights{Read: &model.Weights{Problems: []string{"model-00002-of-00004.safetensors is missing", "b", "c", "d"}}}
+		}, fail, []string{"model-00002-of-00004.safetensors is missing", "and 1 more", "once more"}},
+		{"weights-complete", "another vocabulary", func(f *Facts) { f.Weights.Mismatch = []string{"embed_tokens has 32008 rows"} }, warn, []string{"32008 rows"}},
+		{"weights-complete", "none", func(f *Facts) { f.Weights = Weights{Err: errors.New("models has no safetensors files")} }, skip, []string{"no safetensors"}},
+		{"weights-complete", "hub name", func(f *Facts) { f.Weights = Weights{} }, skip, []string{"--model DIR"}},
 		{"script-found", "missing", func(f *Facts) { f.Script.Err = errors.New("no such file") }, fail, []string{"train.py", "no such file"}},
 		{"script-found", "missing at a gate", func(f *Facts) { f.Script.Err = errors.New("no such file"); f.Mode = ModeCheck }, warn, nil},
 		{"script-found", "module", func(f *Facts) { f.Script = Lookup{} }, skip, []string{"-m"}},
