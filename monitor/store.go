@@ -67,13 +67,17 @@ func (s *Store) WriteFile(name string, data []byte) error {
 func (s *Store) WriteMeta(meta any) error { return s.WriteJSON(metaFile, meta) }
 
 // ReadMeta reads run.json into meta.
-func (s *Store) ReadMeta(meta any) error {
-	data, err := os.ReadFile(filepath.Join(s.Dir, metaFile))
+func (s *Store) ReadMeta(meta any) error { return s.ReadJSON(metaFile, meta) }
+
+// ReadJSON reads what WriteJSON wrote.
+func (s *Store) ReadJSON(name string, value any) error {
+	path := filepath.Join(s.Dir, name)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("read the run: %w", err)
 	}
-	if err := json.Unmarshal(data, meta); err != nil {
-		return fmt.Errorf("read %s: %w", filepath.Join(s.Dir, metaFile), err)
+	if err := json.Unmarshal(data, value); err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
 	}
 	return nil
 }

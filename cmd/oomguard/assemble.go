@@ -225,12 +225,23 @@ func history(root string) []preflight.Earlier {
 	}
 	var out []preflight.Earlier
 	for _, store := range runs {
-		var doc report.Run
-		if store.ReadMeta(&doc) == nil {
-			out = append(out, earlier(doc))
+		var e preflight.Earlier
+		if store.ReadJSON(summaryFile, &e) == nil {
+			out = append(out, e)
 		}
 	}
 	return out
+}
+
+// summaryFile says in a few lines what a run was: every later run reads those of its predecessors at its start.
+const summaryFile = "summary.json"
+
+// record writes run.json and the summary.
+func record(store *monitor.Store, doc report.Run) error {
+	if err := store.WriteMeta(doc); err != nil {
+		return err
+	}
+	return store.WriteJSON(summaryFile, earlier(doc))
 }
 
 func earlier(doc report.Run) preflight.Earlier {

@@ -110,7 +110,7 @@ func TestHistory(t *testing.T) {
 			t.Fatal(err)
 		}
 		doc.ID = store.ID()
-		if err := store.WriteMeta(doc); err != nil {
+		if err := record(store, doc); err != nil {
 			t.Fatal(err)
 		}
 	}

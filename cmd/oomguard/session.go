@@ -101,7 +101,7 @@ func (s *session) openStore() {
 		return
 	}
 	s.doc.ID, s.doc.Dir = s.store.ID(), s.store.Dir
-	if err := s.store.WriteMeta(s.doc); err != nil {
+	if err := record(s.store, s.doc); err != nil {
 		s.missing("%v", err)
 	}
 }
@@ -245,9 +245,9 @@ func (s *session) save(out output, show bool) {
 	}
 }
 
-// saveReport writes run.json, report.json and report.md.
+// saveReport writes run.json, summary.json, report.json and report.md.
 func saveReport(store *monitor.Store, doc report.Run) error {
-	if err := store.WriteMeta(doc); err != nil {
+	if err := record(store, doc); err != nil {
 		return err
 	}
 	if err := store.WriteJSON("report.json", doc); err != nil {
