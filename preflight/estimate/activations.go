@@ -1,64 +1,72 @@
 package estimate
 
 import (
+	"slices"
 	"strings"
 
 	"oomguard/preflight/model"
 )
 
-// A step is a piece of a layer's forward pass as autograd sees it. The steps of a layer, in order, give two things at once: what
-// the layer keeps until its backward pass (the sum of saved), and how high memory rises while the backward pass walks through it.
-// All numbers are bytes of one micro-batch on one rank.
-type step struct {
-	saved int64 // kept from forward until this step's backward has run
-	live  int64 // alive only while this step's backward runs: gradients of activations
-	grads int64 // gradients of weights that appear here
-}
-
-func saved(steps []step) int64 {
-	var sum int64
-	for _, s := range steps {
-		sum += s.saved
-	}
-	return sum
-}
-
 // A quirk is where a model type's code in transformers departs from the common layer.
 type quirk struct {
-	softmax16     bool // eager softmax in the dtype of the scores instead of fp32
-	noRotary      bool // no rotary embedding: nothing of it is kept
-	fusedRotary   bool // q, k and v are views of one tensor that v keeps alive beside the rotated q and k
-	partialRotary bool // concatenated q and k change the memory order of attention's output, which is then copied
+	softmax16    bool // eager softmax in the dtype of the scores instead of fp32
+	scores32     bool // eager scores computed in fp32
+	noRotary     bool // no rotary embedding: nothing of it is kept
+	bothOrders   bool // q and k come out of the rotation in another memory order, so that attention's output is copied
+	expandsHeads bool // several shared key and value heads are repeated for every attention implementation
+	eagerOnly    bool // there is no fused attention
+	norm32       bool // the norm works in fp32 from beginning to end
+	pythonNorm   bool // LayerNorm written in Python
+	normAfter    bool // attention and MLP are normalised at their output, before the residual addition
+	rotary32     bool // the rotation is computed in fp32
+	logitScale   bool // logits are multiplied by a number
 }
 
 var quirks = map[string]quirk{
 	"gpt2":        {softmax16: true, noRotary: true},
-	"gpt_bigcode": {softmax16: true, noRotary: true},
+	"gpt_bigcode": {noRotary: true},
 	"opt":         {noRotary: true},
-	"bloom":       {noRotary: true},
+	"bloom":       {noRotary: true, eagerOnly: true},
 	"bert":        {softmax16: true, noRotary: true},
 	"roberta":     {softmax16: true, noRotary: true},
 	"distilbert":  {softmax16: true, noRotary: true},
-	"gpt_neox":    {fusedRotary: true, partialRotary: true},
-	"falcon":      {fusedRotary: true},
-	"phi":         {partialRotary: true},
-	"stablelm":    {partialRotary: true},
-	"chatglm":     {fusedRotary: true, partialRotary: true},
-	"persimmon":   {fusedRotary: true, partialRotary: true},
-	"glm":         {partialRotary: true},
+	"gpt_neo":     {noRotary: true, eagerOnly: true, scores32: true},
+	"gpt_neox":    {bothOrders: true},
+	"falcon":      {softmax16: true, expandsHeads: true},
+	"phi":         {bothOrders: true},
+	"stablelm":    {bothOrders: true},
+	"chatglm":     {bothOrders: true},
+	"persimmon":   {bothOrders: true},
+	"glm":         {bothOrders: true},
+	"gptj":        {scores32: true},
+	"phi3":        {bothOrders: true},
+	"cohere":      {pythonNorm: true, rotary32: true, logitScale: true},
+	"olmo":        {norm32: true, rotary32: true},
+	"olmo2":       {norm32: true, normAfter: true, rotary32: true},
 }
 
-// A block is a layer with the sizes of this rank; widths are elements per token.
+// An adapter is LoRA on one module of a layer.
+type adapter struct{ in, out, rank int64 }
+
+// A block is a layer of this rank: the graph of its forward pass as it is built, and what that needs to know.
 type block struct {
 	*rank
-	tokens, h, q, kv, i, heads, kvHeads int64
-	c, stream                           int64 // bytes of activations and of the residual stream
+	*graph
+	tokens, h, q, kv, i, heads, kvHeads int64 // widths in elements per token
+	c, w, stream                        int64 // bytes of what matrix products put out, of plain weights, and of the residual stream
 	trainable                           bool
+	keepsInputs                         bool // matrix products keep their input: for the weight's gradient, or for no good reason
 	quirk                               quirk
-	elements                            map[string]int64 // weight elements by module
+	elements                            map[string]int64    // weight elements by module, of those whose gradient has not appeared yet
+	lowRank                             map[string]adapter  // LoRA by module
+	branches                            map[*tensor]*tensor // inputs of adapters, where modules share one
+	fusedQKV                            bool                // q, k and v come out of one product
+	autocast                            bool
+	kind                                string  // of attention
+	hidden                              *tensor // the last hidden state
 }
 
-func (r *rank) block() block {
+func (r *rank) block() *block {
 	a := r.arch
 	heads, kvHeads := ceilDiv(a.Heads, r.tp), max(a.KVHeads/r.tp, 1) // a key-value head is never split (llm-analysis)
 	if a.KVHeads == 0 {
@@ -72,93 +80,185 @@ func (r *rank) block() block {
 	if r.sequenceParallel {
 		h = ceilDiv(h, r.tp)
 	}
-	b := block{rank: r, tokens: r.tokens(), h: h, q: heads * d, kv: kvHeads * d, i: ceilDiv(a.Intermediate, r.tp), heads: heads, kvHeads: kvHeads,
-		c: r.precision.compute, stream: r.precision.stream, trainable: !r.adapters(), quirk: quirks[a.Type], elements: map[string]int64{}}
+	b := &block{rank: r, tokens: r.tokens(), h: h, q: heads * d, kv: kvHeads * d, i: ceilDiv(a.Intermediate, r.tp), heads: heads, kvHeads: kvHeads,
+		c: r.precision.compute, w: r.precision.unsharded(), stream: r.precision.stream, trainable: !r.adapters(),
+		quirk: quirks[a.Type], elements: map[string]int64{}, lowRank: map[string]adapter{}, branches: map[*tensor]*tensor{}, autocast: r.precision.autocast, kind: r.attention}
+	b.keepsInputs = b.trainable || r.keepsFrozenInputs()
+	b.fusedQKV = len(b.present(fusedModules...)) > 0
+	if r.framework("litgpt") { // one fused projection for every model; with grouped heads, v is copied out of it
+		b.quirk, b.fusedQKV = quirk{}, b.kvHeads == b.heads
+	}
+	if r.megatron() {
+		b.quirk.softmax16 = true // its fused scale-mask-softmax kernel works in 16 bit
+	}
+	if !b.trainable {
+		b.w = r.baseWidth()
+		if r.fsdp() { // its mixed precision casts what it gathers
+			b.w = min(b.w, b.c)
+		}
+		for _, w := range r.adapted() {
+			if w.unit == layerUnit {
+				b.lowRank[moduleKey(w)] = adapter{in: w.Shape[1], out: w.Shape[0], rank: int64(r.lora.R)}
+			}
+		}
+	}
 	for _, w := range r.base {
 		if w.unit == layerUnit {
-			b.elements[group(w)] += ceilDiv(w.total(), max(r.layers, 1))
+			b.elements[moduleKey(w)] += ceilDiv(w.total(), max(r.layers, 1))
 		}
 	}
 	return b
 }
 
-// group says in which step a weight's gradient appears.
-func group(w weight) string {
-	switch {
-	case w.Role == model.Norm:
+// ownModels says that the program has models of its own instead of those of transformers: they repeat keys and values for grouped
+// attention and call torch's own activation functions.
+func (s *scenario) ownModels() bool { return s.framework("litgpt", "torchtune", "torchtitan", "timm") }
+
+// moduleKey tells the modules of a layer apart: GPT-2 calls two of them c_proj.
+func moduleKey(w weight) string {
+	if w.Module == "c_proj" && strings.Contains(w.Path, "mlp") {
+		return "mlp.c_proj"
+	}
+	if w.Role == model.Norm {
 		return "norm"
-	case w.Module == "o_proj" || w.Module == "dense" || w.Module == "out_proj":
-		return "output"
-	case w.Role == model.Expert, w.Module == "down_proj" || w.Module == "dense_4h_to_h" || w.Module == "fc2", w.Module == "c_proj" && strings.Contains(w.Path, "mlp"):
-		return "down"
-	case w.Module == "gate_proj", w.Module == "up_proj", w.Module == "gate_up_proj", w.Module == "c_fc", w.Module == "dense_h_to_4h", w.Module == "fc1":
-		return "up"
-	case strings.HasPrefix(w.Module, "q") || w.Module == "k_proj" || w.Module == "v_proj" || w.Module == "c_attn":
-		return "qkv"
 	}
-	return "output"
+	return w.Module
 }
 
-// layer is the steps of one layer in the order of the forward pass.
-func (b block) layer() []step {
-	g := b.precision.grad
-	grads := func(name string) int64 {
-		if !b.trainable {
-			return 0
-		}
-		return g * b.elements[name]
+// claim takes the weights of the modules out of those that still need a gradient.
+func (b *block) claim(modules []string) int64 {
+	var n int64
+	for _, m := range modules {
+		n += b.elements[m]
+		delete(b.elements, m)
 	}
-	qkvReaders, upReaders := int64(1), int64(1)
-	if b.has("q_proj") || b.has("query") {
-		qkvReaders = 3
-	}
-	if b.arch.Gated && b.has("up_proj") {
-		upReaders = 2
-	}
-	h, T := b.stream*b.h, b.tokens
-	first := step{saved: T*b.norm(b.h) + b.normFixed(b.h) + T*b.normOutput(qkvReaders), live: T * (h + 12*b.h), grads: grads("norm")}
-	qkv := step{live: T * (h + b.c*(b.q+2*b.kv) + b.c*b.h), grads: grads("qkv")}
-	core := b.attentionCore()
-	core.saved += T * b.qkNorms()
-	output := step{saved: T * b.hiddenMask(), live: T * (h + b.c*b.q), grads: grads("output")}
-	second := step{saved: T * b.normOutput(upReaders), live: T * (h + 12*b.h)}
-	if b.arch.Norms != 1 {
-		if !b.sharesNormInput() {
-			second.saved += T * b.norm(b.h)
-		}
-		second.saved += b.normFixed(b.h)
-	} else if b.trainable && !b.precision.autocast {
-		second.saved = 0 // the MLP reads the one norm's output, which attention keeps
-	}
-	up, act, down := b.mlp(grads)
-	steps := []step{first, qkv, core, output, second, up, act, down}
-	for extra := b.arch.Norms; extra > 2; extra-- { // Gemma 2 and 3 normalise the outputs of attention and MLP too
-		steps = append(steps, step{saved: T*b.norm(b.h) + b.normFixed(b.h), live: T * (h + 12*b.h)})
-	}
-	if b.adapters() {
-		steps = append(steps, step{saved: T * b.adapterActivations()})
-	}
-	return steps
+	return n
 }
 
-// mlp is the two or three matrix products around the activation function. Experts work on a copy of their tokens each: input,
-// products and output of every routed copy are kept (index_add keeps its source), and the router's fp32 scores.
-func (b block) mlp(grads func(string) int64) (up, act, down step) {
-	h, T := b.stream*b.h, b.tokens
+func (b *block) has(module string) bool {
+	return slices.ContainsFunc(b.base, func(w weight) bool { return w.unit == layerUnit && moduleKey(w) == module })
+}
+
+// present is the modules of a list that this layer has.
+func (b *block) present(names ...string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !b.has(n) })
+}
+
+// layer builds the graph of one layer and returns it.
+func (b *block) layer() *graph {
+	b.graph = newGraph(b.tokens*b.h, b.stream)
+	x := b.input
+	norms := b.claim([]string{"norm"})
+	switch {
+	case b.arch.Parallel:
+		first := b.norm(x, b.h)
+		second := first
+		if b.arch.Norms > 1 {
+			second = b.norm(x, b.h)
+		}
+		x = b.sum(b.attend(first), b.mlp(second), x)
+	case b.arch.PostNorm:
+		x = b.norm(b.sum(b.attend(x), x), b.h)
+		x = b.norm(b.sum(b.mlp(x), x), b.h)
+	case b.quirk.normAfter:
+		x = b.sum(b.norm(b.attend(x), b.h), x)
+		x = b.sum(b.norm(b.mlp(x), b.h), x)
+	case b.arch.Norms > 3: // Gemma 2 and 3 normalise the outputs of attention and MLP too
+		x = b.sum(b.norm(b.attend(b.norm(x, b.h)), b.h), x)
+		x = b.sum(b.norm(b.mlp(b.norm(x, b.h)), b.h), x)
+	default:
+		x = b.sum(b.attend(b.norm(x, b.h)), x)
+		x = b.sum(b.mlp(b.norm(x, b.h)), x)
+	}
+	b.output = x
+	if b.framework("litgpt") && b.lora != nil {
+		b.ops[0].extra += b.tokens * b.litgptUnexplained()
+	}
+	if b.trainable {
+		for _, n := range b.elements { // whatever no step has claimed appears by the end
+			norms += n
+		}
+		b.ops[0].grads += b.precision.grad * norms
+	}
+	return b.graph
+}
+
+// mlp is the two or three matrix products around the activation function, or the experts.
+func (b *block) mlp(x *tensor) *tensor {
 	if b.arch.Experts > 0 {
-		b.i = b.expertWidth()
-		b.tokens = T * max(b.arch.ExpertsPerToken, 1)
-		T = b.tokens
-		up.saved = T*3*b.c*b.h + b.rank.tokens()*8*b.arch.Experts
+		return b.experts(x)
 	}
-	up.live, up.grads = T*(h+2*b.c*b.i+b.c*b.h), grads("up")
-	act = step{saved: T * b.activationKept(), live: T * (h + b.activationLive())}
-	down = step{saved: T*b.downInput() + b.rank.tokens()*b.hiddenMask(), live: T * (h + b.c*b.i), grads: grads("down")}
-	return up, act, down
+	return b.dropout(b.feedForward(x, b.i), b.arch.HiddenDropout)
+}
+
+var (
+	gateModules = []string{"gate_proj", "w1", "wi_0"}
+	upModules   = []string{"up_proj", "fc1", "c_fc", "dense_h_to_4h", "fc_in", "lin1", "intermediate", "w3", "wi", "wi_1"}
+	bothModules = []string{"gate_up_proj"}
+	downModules = []string{"down_proj", "fc2", "mlp.c_proj", "dense_4h_to_h", "fc_out", "lin2", "output", "w2", "wo"}
+)
+
+func (b *block) feedForward(x *tensor, width int64) *tensor {
+	n := b.tokens * width
+	if !b.arch.Gated {
+		up := b.activation(b.linear(x, width, b.present(upModules...)...))
+		return b.linear(up, b.h, b.present(downModules...)...)
+	}
+	var gate, up *tensor
+	if fused := b.present(bothModules...); len(fused) > 0 {
+		parts := b.split(b.linear(x, 2*width, fused...), n, n)
+		gate, up = parts[0], parts[1]
+	} else {
+		gate = b.linear(x, width, b.present(gateModules...)...)
+		up = b.linear(x, width, b.present(upModules...)...)
+	}
+	if b.megatron() { // the fused kernel keeps its input alone
+		y := b.add(op{name: "activation", in: []*tensor{gate, up}, saves: []*tensor{gate, up}}, n, b.c)
+		return b.linear(y, b.h, b.present(downModules...)...)
+	}
+	return b.linear(b.product(b.activation(gate), up), b.h, b.present(downModules...)...)
+}
+
+// experts sends each token to some of the experts, as transformers 5 does by default: sorted copies of the tokens, grouped matrix products
+// and a weighted sum (integrations/moe.py). The grouped product is not on autocast's list: it works in the weights' dtype.
+func (b *block) experts(x *tensor) *tensor {
+	a := b.arch
+	routed := b.tokens * max(a.ExpertsPerToken, 1)
+	width := b.expertWidth()
+	weights := b.claim([]string{"experts"})
+	scores := b.matrix(x, b.tokens*a.Experts, b.claim([]string{"gate", "router"}))
+	probabilities := b.add(op{name: "router", in: []*tensor{scores}, extra: 4 * b.tokens * a.Experts, temp: 4 * b.tokens * a.Experts}, b.tokens*a.Experts, 4)
+	chosen := b.add(op{name: "router", in: []*tensor{probabilities}, extra: 16 * routed}, routed, 4)
+
+	own := *b // grouped products see neither autocast nor adapters
+	own.autocast = false
+	copies := b.add(op{name: "gather", in: []*tensor{x}, extra: 8 * routed}, routed*b.h, x.width)
+	copies = b.cast(copies, b.w)
+	up := own.grouped(copies, routed*2*width, weights*2/3)
+	parts := b.split(up, routed*width, routed*width)
+	y := b.product(b.activation(parts[0]), parts[1])
+	y = own.grouped(b.cast(y, b.w), routed*b.h, weights-weights*2/3)
+	y = b.add(op{name: "weigh", in: []*tensor{y, chosen}, saves: []*tensor{y, chosen}, temp: 4 * y.n}, y.n, 4)
+	y = b.add(op{name: "scatter", in: []*tensor{y}, extra: 8 * routed}, y.n, y.width)
+	y = b.cast(b.add(op{name: "sum", in: []*tensor{y}}, b.tokens*b.h, 4), x.width)
+	if a.SharedIntermediate == 0 {
+		return y
+	}
+	shared := b.feedForward(x, ceilDiv(a.SharedIntermediate, b.tp))
+	if gate := b.present("shared_expert_gate"); len(gate) > 0 {
+		open := b.linear(x, 1, gate...)
+		open = b.add(op{name: "activation", in: []*tensor{open}, extra: open.bytes()}, open.n, open.width)
+		shared = b.add(op{name: "product", in: []*tensor{open, shared}, saves: []*tensor{shared}, temp: shared.bytes()}, shared.n, shared.width)
+	}
+	return b.sum(y, shared)
+}
+
+func (b *block) grouped(x *tensor, n, weights int64) *tensor {
+	return b.matrix(x, n, weights)
 }
 
 // expertWidth is the intermediate size of one routed expert, from the stacked weights [experts, 2 x width, hidden].
-func (b block) expertWidth() int64 {
+func (b *block) expertWidth() int64 {
 	for _, w := range b.base {
 		if w.Role == model.Expert && len(w.Shape) == 3 {
 			return ceilDiv(w.Shape[1]/2, b.tp)
@@ -167,168 +267,22 @@ func (b block) expertWidth() int64 {
 	return b.i
 }
 
-func (b block) has(module string) bool {
-	for _, w := range b.base {
-		if w.unit == layerUnit && w.Module == module {
-			return true
-		}
+// ending builds what follows the layers: the last norm, the transformation in front of a masked language model's head, and the head.
+func (b *block) ending() *graph {
+	b.graph = newGraph(b.tokens*b.h, b.output.width)
+	x := b.input
+	if !b.arch.PostNorm {
+		x = b.norm(x, b.h)
 	}
-	return false
+	b.hidden = x
+	if b.arch.LogitsWidth == b.arch.Vocab && slices.ContainsFunc(b.base, isTransform) {
+		x = b.norm(b.activation(b.matrix(x, x.n, 0)), b.h)
+	}
+	b.output = b.matrix(x, 0, 0)
+	return b.graph
 }
 
-// norm is what one normalisation of this width keeps, in bytes a token. transformers' RMSNorm casts to fp32 and keeps that copy,
-// the normalised value if its weight is trained, and the inverse root; Gemma's multiplies in fp32. LayerNorm keeps its input,
-// mean and reciprocal deviation.
-func (b block) norm(width int64) int64 {
-	switch {
-	case b.arch.NormKind == "layer" && b.castsNorm():
-		return 4*width + 8
-	case b.arch.NormKind == "layer":
-		return b.stream*width + 8
-	case !b.trainable:
-		return 4*width + 4
-	case b.arch.NormKind == "rms-gemma":
-		return 8*width + 4
-	}
-	return (4+b.stream)*width + 4
-}
-
-// castsNorm says that autocast copies a 16-bit stream to fp32 for LayerNorm, which is in its fp32 list.
-func (b block) castsNorm() bool { return b.precision.autocast && b.stream < 4 }
-
-// sharesNormInput says that the LayerNorms of a parallel block keep the same tensor.
-func (b block) sharesNormInput() bool {
-	return b.arch.Parallel && b.arch.NormKind == "layer" && !b.castsNorm()
-}
-
-// normFixed is Gemma's 1 + weight in fp32, once a norm.
-func (b block) normFixed(width int64) int64 {
-	if b.arch.NormKind == "rms-gemma" {
-		return 4 * width
-	}
-	return 0
-}
-
-// normOutput is the input that the matrix products after a norm keep: one shared tensor, or under autocast a cast of its own for
-// each; none for a frozen matrix.
-func (b block) normOutput(readers int64) int64 {
-	if !b.trainable {
-		return 0
-	}
-	if !b.precision.autocast {
-		readers = 1
-	}
-	return readers * b.c * b.h
-}
-
-// qkNorms are norms of head width on q and k, whose output feeds the rotation and is not kept.
-func (b block) qkNorms() int64 {
-	if !b.arch.QKNorm {
-		return 0
-	}
-	perElement := 4 + b.c
-	switch {
-	case !b.trainable:
-		perElement = 4
-	case b.arch.NormKind == "rms-gemma":
-		perElement = 8
-	}
-	return perElement*(b.q+b.kv) + 4*(b.heads+b.kvHeads)
-}
-
-// attentionCore keeps q, k, v and the output; the softmax statistics (fused kernels) or the scores (eager).
-func (b block) attentionCore() step {
-	T, scores := b.tokens, b.tokens*b.heads*b.seq
-	kv := 2 * b.c * b.kv
-	grouped := b.kvHeads < b.heads
-	eager := strings.HasPrefix(b.attention, "eager")
-	padded := b.padded() && b.attention == "sdpa"
-	switch {
-	case eager && grouped && (b.kvHeads > 1 || b.batch > 1), padded && grouped && b.kvHeads > 1:
-		kv = 2 * b.c * b.q // repeat_kv copies; a single head in a batch of one expands as a view
-	}
-	if b.quirk.fusedRotary && (!eager || b.batch <= 1) { // a batch of several sequences makes eager attention copy v out of it
-		kv += b.c * (b.q + b.kv)
-	}
-	out := step{saved: T * (b.c*b.q + kv), live: T * (b.stream*b.h + 2*b.c*b.q + 2*b.c*b.kv)}
-	if eager {
-		probs := b.eagerScores()
-		out.saved += probs * scores
-		if b.trainable {
-			out.saved += T * b.c * b.q // o_proj's input; the product that made it does not keep its output
-		}
-		out.live += (b.c + 4) * scores
-		return out
-	}
-	out.saved += T * (b.c*b.q + 4*b.heads)
-	if b.quirk.partialRotary && b.trainable {
-		out.saved += T * b.c * b.q
-	}
-	if padded {
-		out.saved += b.c * b.batch * b.seq * b.seq // the additive mask that each layer makes of the boolean one
-	}
-	return out
-}
-
-// eagerScores is the bytes kept for each attention score.
-func (b block) eagerScores() int64 {
-	softmax := int64(4)
-	if b.quirk.softmax16 && !b.precision.autocast {
-		softmax = b.c
-	}
-	kept := softmax
-	switch {
-	case b.arch.AttentionDropout > 0:
-		kept += 1 + b.c // mask and result
-	case softmax != b.c:
-		kept += b.c // the cast that multiplies v
-	}
-	if b.arch.AttentionSoftcap {
-		kept += b.c
-	}
-	return kept
-}
-
-// hiddenMask is dropout's boolean mask on the residual branch (native_dropout on CUDA).
-func (b block) hiddenMask() int64 {
-	if b.arch.HiddenDropout > 0 {
-		return b.h
-	}
-	return 0
-}
-
-// activationKept is what the activation function keeps in bytes a token. Functions written in Python keep their intermediates.
-func (b block) activationKept() int64 {
-	if b.arch.Gated { // input of the function, its output, and the other factor
-		return 3 * b.c * b.i
-	}
-	switch b.arch.Activation {
-	case "gelu_new", "gelu_fast", "gelu_python", "gelu_10":
-		if b.precision.autocast {
-			return 14 * b.i // pow runs in fp32 (torch/amp/autocast_mode.py)
-		}
-		return 4 * b.c * b.i
-	case "quick_gelu", "relu2":
-		return 2 * b.c * b.i
-	case "relu":
-		if b.trainable {
-			return 0 // its result is the next product's input
-		}
-	}
-	return b.c * b.i
-}
-
-func (b block) activationLive() int64 {
-	if b.arch.Gated || b.activationKept() > 2*b.c*b.i {
-		return 3 * b.c * b.i
-	}
-	return 2 * b.c * b.i
-}
-
-// downInput is the input of the MLP's second product.
-func (b block) downInput() int64 {
-	if !b.trainable {
-		return 0
-	}
-	return b.c * b.i
+// isTransform finds the dense layer between a masked language model and its head.
+func isTransform(w weight) bool {
+	return w.unit == finalUnit && w.Role == model.Linear && len(w.Shape) == 2 && w.Shape[0] == w.Shape[1]
 }

@@ -1,6 +1,11 @@
 package estimate
 
-import "strings"
+import (
+	"slices"
+	"strings"
+
+	"oomguard/preflight/model"
+)
 
 // A tape is the activations of all layers of a rank.
 type tape struct {
@@ -8,6 +13,9 @@ type tape struct {
 	layers int64
 	// input is what a checkpointed layer keeps; checkpointed how many of the layers are.
 	input, checkpointed int64
+	keepsInput          bool  // a layer's input is among what the layer itself keeps
+	hidden              int64 // the last hidden state, which the forward pass holds until the loss is there, if nothing keeps it
+	trailing            int64 // what the last layer's own variables hold when it ends or, checkpointed, at most
 	outside             int64 // embeddings and inputs
 	final               int64 // last norm and the head's input
 }
@@ -27,10 +35,17 @@ func (r *rank) tape() (t tape, ok bool) {
 		return tape{}, false
 	}
 	b := r.block()
-	t = tape{steps: b.layer(), layers: r.layers, input: b.stream * b.h * b.tokens}
+	g := b.layer()
+	t = tape{steps: g.steps(), layers: r.layers, input: g.input.bytes(), keepsInput: g.keepsInput(), trailing: g.trailing()}
 	r.applyCheckpointing(&t)
+	if t.checkpointed > 0 {
+		t.trailing = g.working()
+	}
 	if r.first {
 		t.outside = 16 * b.tokens // input ids and labels, int64
+		if slices.ContainsFunc(r.base, func(w weight) bool { return w.unit == embeddingUnit && w.Role == model.Norm }) {
+			t.outside += b.tokens * (b.stream*b.h + 8) // the embeddings' own norm
+		}
 		if a.EmbeddingDropout > 0 {
 			t.outside += b.h * b.tokens
 		}
@@ -42,7 +57,8 @@ func (r *rank) tape() (t tape, ok bool) {
 		t.outside += 2 * b.stream * a.HeadDim * b.seq // cosines and sines
 	}
 	if r.last {
-		t.final = b.tokens*b.norm(b.h) + b.normFixed(b.h) + b.tokens*b.normOutput(1)
+		end := b.ending()
+		t.final, t.hidden = saved(end.steps()), end.unkept(b.hidden)
 	}
 	return t, true
 }
@@ -74,9 +90,8 @@ func (r *rank) selective(t *tape, every int64) {
 	case every > 0:
 		t.checkpointed = ceilDiv(t.layers, every)
 	case r.megatron() || r.framework("nanotron"):
-		core := b.attentionCore()
-		b.attention = "flash"
-		t.steps[2].saved -= max(core.saved-b.attentionCore().saved, 0)
+		b.kind = "flash"
+		t.steps = b.layer().steps()
 	default:
 		t.checkpointed = t.layers
 		t.input += b.tokens * (b.c*(2*b.q+b.kv+b.i+b.h) + 4*b.heads)

@@ -57,6 +57,8 @@ type prediction struct {
 	stages   []StageMemory
 	peak     StageMemory
 	ranks    []Rank
+	moments  [][]moment // by pipeline stage
+	logits   int64      // the worst rank's at their largest
 }
 
 // predict walks all pipeline stages and keeps the worst.
@@ -67,19 +69,21 @@ func predict(in Input) (*prediction, error) {
 	}
 	p := &prediction{scenario: s, overhead: s.overhead()}
 	for stage := range s.pp {
-		stages, err := s.rankOf(stage).timeline(p.overhead)
+		moments, err := s.rankOf(stage).moments(p.overhead)
 		if err != nil {
 			return nil, err
 		}
+		stages := s.timeline(moments, p.overhead)
 		peak := stages[0]
 		for _, m := range stages {
 			if m.DeviceBytes > peak.DeviceBytes {
 				peak = m
 			}
 		}
+		p.moments = append(p.moments, moments)
 		p.ranks = append(p.ranks, Rank{PipelineStage: int(stage), AllocatedBytes: peak.AllocatedBytes, DeviceBytes: peak.DeviceBytes})
 		if stage == 0 || peak.DeviceBytes > p.peak.DeviceBytes {
-			p.stages, p.peak = stages, peak
+			p.stages, p.peak, p.logits = stages, peak, largestLogits(moments)
 		}
 	}
 	return p, nil

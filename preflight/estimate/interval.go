@@ -35,7 +35,7 @@ func with[T any](field func(*job.Job) *job.Setting[T], value T) alternative {
 
 // alternatives is, for each setting that moves memory most, the values to try when it is unknown.
 var alternatives = [][]alternative{
-	{with(microBatch, 4)},
+	{with(microBatch, 8)}, // per_device_train_batch_size of Trainer (transformers training_args.py)
 	{with(seqLen, 512), {unset(seqLen), func(j *job.Job, s *scenario) {
 		longest := 2 * s.defaultSequence()
 		if s.arch.MaxPositions > 0 {
@@ -71,7 +71,7 @@ func (p *prediction) interval() (low, high int64) {
 	if p.pinned() {
 		slack = int64(share * float64(c[Temporaries]+c[Communication]))
 	}
-	_, fragmented := p.fragmentation(c)
+	_, fragmented := p.fragmentation(c, p.logits)
 	low = p.peak.DeviceBytes - slack - c[Fragmentation] - (c[Context] - p.overhead.contextLow)
 	high = p.peak.DeviceBytes + slack + fragmented - c[Fragmentation] + p.overhead.contextHigh - c[Context]
 	down, up := p.unknownSettings()

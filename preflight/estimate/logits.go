@@ -1,5 +1,7 @@
 package estimate
 
+import "slices"
+
 // A lossRule is the memory of logits and loss in bytes per token and vocabulary entry, by the width of computation.
 // It holds for the whole vocabulary; chunked kinds have none of it and a fixed part instead.
 type lossRule struct {
@@ -18,6 +20,9 @@ var lossRules = map[string]lossRule{
 	"none": {forward: 10, backward: 12},
 	// TRL computes the loss for 256 tokens at a time under checkpointing (trl sft_config.py).
 	"chunked": {chunk: 256},
+	// litgpt computes logits and loss in chunks of 128 tokens, in the model's dtype, but keeps all chunks in a list and their log_softmax
+	// for backward (litgpt/utils.py: chunked_cross_entropy).
+	"kept-chunks": {forward: 4, backward: 4},
 	// Liger's fused linear cross entropy works on chunks and computes gradients at once (fused_linear_cross_entropy.py).
 	"liger-flce": {gradientsAtLoss: true},
 	// Cut cross entropy never builds logits in memory (Wijmans et al. 2024).
@@ -28,6 +33,9 @@ var lossRules = map[string]lossRule{
 	// Fused vocabulary cross entropy of Transformer Engine and Megatron: logits in fp32, gradient in place.
 	"te":           {forward: 6, backward: 6},
 	"native-fused": {forward: 6, backward: 6},
+	// Megatron's vocabulary-parallel cross entropy turns 16-bit logits into fp32 and works in place from there, also in backward
+	// (megatron/core/tensor_parallel/cross_entropy.py).
+	"vocab-parallel": {forward: 6, backward: 6},
 }
 
 // lossMemory is the logits component of a micro-batch, in bytes.
@@ -48,7 +56,14 @@ func (r *rank) lossMemory() lossMemory {
 	}
 	tokens, vocab := r.tokens(), ceilDiv(width, r.tp)
 	c := r.precision.compute
-	rule, ok := lossRules[r.loss]
+	kind := r.loss
+	if kind == "none" && r.megatron() {
+		kind = "vocab-parallel"
+	}
+	if kind == "chunked" && r.framework("litgpt") {
+		kind = "kept-chunks"
+	}
+	rule, ok := lossRules[kind]
 	if !ok {
 		r.notes.assume("a loss over full logits", "the fused loss "+r.loss+" has no formula here", true)
 		rule = lossRules["none"]
@@ -67,6 +82,9 @@ func (r *rank) lossMemory() lossMemory {
 		return lossMemory{forward: grads + 2*c*rows*vocab, backward: grads, gradient: grads}
 	case rule.backward == 0:
 		return lossMemory{forward: 4 * tokens, backward: 4 * tokens}
+	}
+	if kind == "none" {
+		rule = r.eagerLoss()
 	}
 	if c == 4 && rule.forward > 8 {
 		rule.forward = 8
@@ -87,6 +105,29 @@ func (r *rank) lossMemory() lossMemory {
 		gradient: logits + capped + held,
 		held:     held,
 	}
+}
+
+// sixteenBitLoss are the types whose loss was computed in the logits' own dtype before transformers 4.48.
+var sixteenBitLoss = []string{"gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox"}
+
+// eagerLoss is transformers' loss over whole logits, which changed with its releases: before 4.45 models dropped their 16-bit logits for
+// fp32 ones; before 4.50 the loss made a contiguous copy of all logits but the last (loss_utils.py). The slope of QLoRA of Mistral-7B
+// between batches of 4 and 8 (fms-acceleration, rows 76 and 78) is 14 bytes a token and vocabulary entry, to 0.01 %.
+func (r *rank) eagerLoss() lossRule {
+	modern := lossRules["none"]
+	switch {
+	case !r.arch.Causal && !r.precision.autocast: // masked language models hand their logits to cross entropy as they are
+		return lossRule{forward: 2 * r.precision.compute, backward: 3 * r.precision.compute}
+	case !r.huggingFace() || !r.older("transformers", 4, 50):
+		return modern
+	case r.older("transformers", 4, 48) && !r.precision.autocast && !r.adapters() && slices.Contains(sixteenBitLoss, r.arch.Type):
+		// logits, their copy and log_softmax; in backward the copy's gradient is padded back: 8 fits three full runs of gpt_bigcode
+		// (fms-acceleration, rows 1 to 3)
+		return lossRule{forward: 6, backward: 8}
+	case r.older("transformers", 4, 45):
+		return lossRule{forward: 12, backward: 12}
+	}
+	return lossRule{forward: modern.forward + 4, backward: modern.backward}
 }
 
 func nextPowerOf2(n int64) int64 {

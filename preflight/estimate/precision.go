@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"oomguard/preflight/job"
@@ -59,7 +60,7 @@ func (s *scenario) settlePrecision() error {
 	}
 	switch {
 	case s.megatron() && master:
-		p.grad = 4 // Megatron accumulates and reduces in fp32 (accumulate_allreduce_grads_in_fp32)
+		p.grad = s.megatronGradients(compute)
 	case s.deepspeed() && j.DeepSpeed.Or(nil) != nil && j.DeepSpeed.Value.GradAccumDtype == "fp32":
 		p.grad = 4
 	}
@@ -73,6 +74,15 @@ func (s *scenario) settlePrecision() error {
 	}
 	s.precision = p
 	return nil
+}
+
+// megatronGradients is the width of Megatron's gradient buffer: fp32 in bf16 training, the weights' fp16 unless told otherwise
+// (accumulate_allreduce_grads_in_fp32 in megatron/training/arguments.py).
+func (s *scenario) megatronGradients(compute int64) int64 {
+	if s.job.Precision.Or("") == "fp16" && !slices.Contains(s.job.ScriptArgs, "--accumulate-allreduce-grads-in-fp32") {
+		return compute
+	}
+	return 4
 }
 
 func (s *scenario) computeDtype() string {
@@ -134,9 +144,10 @@ func (s *scenario) assumedStorage(compute int64, master bool) int64 {
 // adapterPrecision is the precision of a LoRA job: the frozen base decides what activations look like. Autocast is what the
 // Hugging Face trainers switch on with bf16=True; other programs run the base in its own dtype.
 func (s *scenario) adapterPrecision(p precision) precision {
-	p.autocast = p.compute == 2 && s.huggingFace()
+	wide := s.baseWidth() == 4
+	p.autocast = p.compute == 2 && (s.huggingFace() || wide && s.quant == nil)
 	p.stream = p.compute
-	if p.autocast && (s.quant != nil && s.baseWidth() == 4) {
+	if p.autocast && wide {
 		p.stream = 4
 	}
 	return p

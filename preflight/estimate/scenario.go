@@ -46,6 +46,9 @@ func newScenario(in Input) (*scenario, error) {
 		return nil, errors.New("estimate: no job given")
 	}
 	s := &scenario{in: in, job: in.Job, arch: architecture(in)}
+	if s.arch != nil && s.framework("litgpt") {
+		s.arch = untied(s.arch)
+	}
 	if s.arch == nil {
 		return nil, errors.New("estimate: no model known: give --model with a config.json, or --params")
 	}
@@ -73,6 +76,19 @@ func architecture(in Input) *model.Architecture {
 		return model.FromParams(in.Job.ModelParams.Value)
 	}
 	return nil
+}
+
+// untied is the model with an output projection of its own: litgpt's checkpoints copy a tied embedding into one.
+func untied(a *model.Architecture) *model.Architecture {
+	last := len(a.Units) - 1
+	if !a.Tied || a.TiedHead == nil || last < 0 {
+		return a
+	}
+	copied := *a
+	copied.Tied = false
+	copied.Units = slices.Clone(a.Units)
+	copied.Units[last].Tensors = append(slices.Clone(a.Units[last].Tensors), *a.TiedHead)
+	return &copied
 }
 
 // choose returns a known setting, or the fallback and a note.
@@ -208,6 +224,27 @@ func (s *scenario) huggingFace() bool {
 }
 
 func (s *scenario) adapters() bool { return s.lora != nil }
+
+// virtualStages is the number of chunks that Megatron's interleaved schedule cuts a pipeline stage's layers into.
+func (s *scenario) virtualStages() int64 {
+	if s.pp == 1 {
+		return 1
+	}
+	perChunk := s.scriptNumber("--num-layers-per-virtual-pipeline-stage")
+	if perChunk > 0 && s.arch.Layers > 0 {
+		return max(s.arch.Layers/s.pp/perChunk, 1)
+	}
+	return max(s.scriptNumber("--num-virtual-stages-per-pipeline-rank"), 1)
+}
+
+// scriptNumber is the value of an argument of the training script, or 0.
+func (s *scenario) scriptNumber(name string) int64 {
+	i := slices.Index(s.job.ScriptArgs, name)
+	if i < 0 || i+1 >= len(s.job.ScriptArgs) {
+		return 0
+	}
+	return parsePositive(s.job.ScriptArgs[i+1])
+}
 
 // tokens of a micro-batch on this rank.
 func (s *scenario) tokens() int64 { return s.batch * s.seq }

@@ -2,8 +2,11 @@ package estimate
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"oomguard/preflight/job"
+	"oomguard/preflight/model"
 )
 
 // shardings are the ways of sharing model states that Run knows.
@@ -14,6 +17,7 @@ type layout struct {
 	params, master, grads, optimizer int64 // bytes between and within steps
 	gradShards                       int64 // ranks among which gradients are split while backward produces them
 	gradsResident                    bool  // gradients of the whole rank are there before backward starts
+	gradsPersistent                  bool  // they live in a buffer that is never freed
 	// Communication buffers: always there; in forward; in backward; when backward reaches the root group; in the step.
 	persistent, forward, backward, backwardEnd, step int64
 	stepTemporaries                                  int64
@@ -31,13 +35,16 @@ func (r *rank) layout() layout {
 	n := count(r.trained, nil)
 	l := layout{
 		params: p.param * n, master: p.master * n, grads: p.grad * n, gradShards: 1,
-		optimizer:     r.optimizer.stateBytes(r.trained, p.state, r.huggingFace()),
+		optimizer:     r.optimizer.stateBytes(r.resident(), p.state, r.huggingFace()),
 		gradsResident: r.accum > 1,
 	}
 	if r.adapters() {
 		l.params += r.frozenBytes()
 	}
 	updated := n // elements that this rank's optimizer updates
+	if r.megatron() {
+		r.megatronBuffers(&l, n)
+	}
 	switch r.sharding {
 	case "ddp":
 		r.replicate(&l)
@@ -48,28 +55,80 @@ func (r *rank) layout() layout {
 	case "fsdp-full", "fsdp-grad", "fsdp-hybrid":
 		updated = r.fsdpLayout(&l, n)
 	case "dist-optim":
-		l.master, l.optimizer = ceilDiv(l.master, r.shards), ceilDiv(l.optimizer, r.shards)
-		l.gradsResident = true // one contiguous buffer (Megatron param_and_grad_buffer.py)
-		updated = 0            // the fused Adam updates in place
+		l.master, l.optimizer = r.distributedOptimizer(l.master)
+		updated = 0 // the fused Adam updates in place
 	}
-	if !r.zero() {
+	switch {
+	case r.zero():
+	case r.deepspeed() && l.master > 0:
+		l.stepTemporaries = 4 * n // flat fp32 gradients (runtime/fp16/fused_optimizer.py)
+	default:
 		biggest := min(largest(r.trained), updated)
 		l.stepTemporaries = r.optimizer.temporaryBytes(updated, biggest, p.state, r.cpu())
+	}
+	if r.stepsInBackward() {
+		biggest := largest(r.trained)
+		l.grads, l.stepTemporaries = p.grad*biggest, r.optimizer.temporaryBytes(biggest, biggest, p.state, r.cpu())
 	}
 	r.applyOffload(&l)
 	r.addReference(&l)
 	return l
 }
 
+// resident are the trained weights whose optimizer states PyTorch's allocator holds. Paged optimizers keep those of large tensors in CUDA
+// managed memory, which moves to the host when the device is full (bitsandbytes/optim/optimizer.py: get_state_buffer, 1e5 elements).
+func (r *rank) resident() []weight {
+	const pagedElements = 100_000
+	if !strings.HasPrefix(r.optimizer.name, "paged_") {
+		return r.trained
+	}
+	r.notes.assume("optimizer states in managed memory, outside PyTorch's allocator", "they fill what is free and move to the host otherwise", true)
+	return slices.DeleteFunc(slices.Clone(r.trained), func(w weight) bool { return w.elements >= pagedElements })
+}
+
+// stepsInBackward says that each parameter is updated as soon as its gradient is there, which is then freed (torchtune's
+// optimizer_in_bwd, LOMO): one gradient at a time.
+func (r *rank) stepsInBackward() bool {
+	return r.accum == 1 && !r.sharded() && (slices.Contains(r.job.ScriptArgs, "optimizer_in_bwd=True") || r.optimizer.name == "lomo")
+}
+
 // replicate is DistributedDataParallel: buckets hold a second copy of the gradients unless gradient_as_bucket_view is on
 // (torch/nn/parallel/distributed.py; measured 8 bytes a parameter against 4). Megatron's has one fp32 buffer and nothing else.
 func (r *rank) replicate(l *layout) {
-	if r.megatron() {
-		l.gradsResident = true
+	if r.megatron() || r.deepspeed() {
 		return
 	}
 	l.persistent = l.grads
 	r.notes.assume("DDP keeps a second copy of the gradients in its buckets", "gradient_as_bucket_view is False by default", false)
+}
+
+// distributedOptimizer is the master weights and states that one rank keeps. Those of experts are shared among fewer ranks: experts are
+// spread over data-parallel ranks already.
+func (r *rank) distributedOptimizer(master int64) (mine, states int64) {
+	if master > 0 {
+		master = 4
+	}
+	isExpert := func(w weight) bool { return w.Role == model.Expert }
+	experts := slices.DeleteFunc(slices.Clone(r.trained), func(w weight) bool { return !isExpert(w) })
+	dense := slices.DeleteFunc(slices.Clone(r.trained), isExpert)
+	for _, group := range []struct {
+		weights []weight
+		ranks   int64
+	}{{dense, r.shards}, {experts, max(r.shards/r.ep, 1)}} {
+		mine += ceilDiv(master*count(group.weights, nil), group.ranks)
+		states += ceilDiv(r.optimizer.stateBytes(group.weights, r.precision.state, r.huggingFace()), group.ranks)
+	}
+	return mine, states
+}
+
+// megatronBuffers: one contiguous gradient buffer that is never freed (param_and_grad_buffer.py). Where gradients are 16 bit wide, the
+// master weights have fp32 ones of their own (optimizer.py: main_grad).
+func (r *rank) megatronBuffers(l *layout, n int64) {
+	l.gradsResident, l.gradsPersistent = true, true
+	if l.master > 0 && r.precision.grad == 2 {
+		l.grads += 4 * n
+		l.backwardEnd = 2 * n // without that buffer, gradients are flattened into one tensor to be reduced (distributed.py of 2021)
+	}
 }
 
 // zeroLayout is DeepSpeed's ZeRO.
@@ -82,6 +141,9 @@ func (r *rank) zeroLayout(l *layout, n int64) int64 {
 	bucket := ds.ReduceBucketSize * p.grad
 	switch r.sharding {
 	case "zero1", "zero2":
+		if r.older("deepspeed", 0, 4) {
+			bucket = bucket * 9 / 2 // the constructor multiplied the size by 4.5 in 0.3
+		}
 		if ds.OverlapComm {
 			bucket *= 2
 		}
@@ -94,7 +156,8 @@ func (r *rank) zeroLayout(l *layout, n int64) int64 {
 		persistent := r.persistentElements(ds.ParamPersistenceThreshold) * p.param
 		whole := l.params
 		l.params = ceilDiv(l.params, part) + persistent
-		l.grads, l.gradShards, l.gradsResident = ceilDiv(l.grads, part), part, true
+		l.grads, l.gradShards = ceilDiv(l.grads, part), part
+		l.gradsResident, l.gradsPersistent = true, true
 		l.persistent = bucket // and the flat gradient buffer: both from init (_setup_for_real_optimizer)
 		live := min(whole-persistent, ds.MaxLiveParameters*min(p.param, p.compute))
 		l.forward, l.backward, l.backwardEnd = live, live, live
@@ -130,6 +193,10 @@ func (r *rank) fsdpLayout(l *layout, n int64) int64 {
 	l.params, l.master = ceilDiv(l.params, part), ceilDiv(l.master, part)
 	l.optimizer = ceilDiv(l.optimizer, part)
 	unit, root := r.fsdpUnits()
+	unitBytes, rootBytes := wide*unit, wide*root
+	if r.adapters() && r.sized() { // frozen weights travel as they are stored
+		unitBytes, rootBytes = ceilDiv(r.storedBytes(inUnit(layerUnit)), max(r.layers, 1)), r.storedBytes(func(w weight) bool { return w.unit != layerUnit })
+	}
 	reduce := int64(4) // torchtitan's mp_policy reduces in fp32
 	if r.huggingFace() || r.precision.compute == 4 {
 		reduce = r.precision.compute // accelerate's mixed precision policy reduces in the compute dtype
@@ -144,9 +211,9 @@ func (r *rank) fsdpLayout(l *layout, n int64) int64 {
 	if r.job.FSDPVersion.Or(2) == 1 {
 		gathers = 2 // limit_all_gathers
 	}
-	l.forward = wide*root + gathers*wide*unit
-	l.backward = wide*root + 2*wide*unit + (wide+reduce)*trained(unit)
-	l.backwardEnd = wide*root + (wide+reduce)*trained(root)
+	l.forward = rootBytes + gathers*unitBytes
+	l.backward = rootBytes + 2*unitBytes + (wide+reduce)*trained(unit)
+	l.backwardEnd = rootBytes + (wide+reduce)*trained(root)
 	if r.sharding == "fsdp-grad" { // weights stay gathered between forward and backward
 		all := wide * count(r.base, nil)
 		l.forward, l.backward = all, all+(wide+reduce)*trained(unit)
@@ -168,6 +235,9 @@ func (r *rank) fsdpUnits() (unit, root int64) {
 		r.notes.assume("layers of a 32nd of the parameters", "what FSDP gathers at a time needs the model's shapes", true)
 		return ceilDiv(count(r.base, nil), 32), 0
 	}
+	if r.job.FSDPWrap.Or("") == "whole" {
+		return 0, count(r.base, nil)
+	}
 	return r.oneLayer(r.base), count(r.base, func(w weight) bool { return w.unit != layerUnit })
 }
 
@@ -179,6 +249,9 @@ func (r *rank) applyOffload(l *layout) {
 		if ds := r.job.DeepSpeed.Or(nil); ds != nil && ds.OffloadOptimizerRatio > 0 && ds.OffloadOptimizerRatio < 1 {
 			stay = int64(1000 * (1 - ds.OffloadOptimizerRatio)) // Twin-Flow keeps a part on the GPU
 		}
+		moved := (l.master + l.optimizer) * (1000 - stay) / 1000
+		r.notes.assume(fmt.Sprintf("%.2f GiB of host memory for each rank's optimizer", float64(moved)/gib),
+			"offloaded; pinned copies and gradients in transit come on top", false)
 		l.master, l.optimizer = l.master*stay/1000, l.optimizer*stay/1000
 		l.stepTemporaries = l.stepTemporaries * stay / 1000
 		if r.sharding != "zero1" && r.sharded() { // gradient partitions go to the host as they appear

@@ -3,65 +3,113 @@ package estimate
 import (
 	"fmt"
 	"slices"
+
+	"oomguard/preflight/model"
 )
 
-// timeline is the memory of every stage of one rank, in the order in which a run meets them.
-func (r *rank) timeline(o overhead) ([]StageMemory, error) {
-	m := moments{rank: r, layout: r.layout(), loss: r.lossMemory(), workspace: o.workspace}
+// A moment is a point in time at which a rank's memory may peak within its stage.
+type moment struct {
+	stage Stage
+	name  string // for those that measurements and tests refer to
+	at    Components
+}
+
+// moments is what one rank holds at every point that matters, in the order in which a run meets them.
+func (r *rank) moments(o overhead) ([]moment, error) {
+	m := builder{rank: r, layout: r.layout(), loss: r.lossMemory(), workspace: o.workspace, library: o.library}
 	if err := m.addActivations(); err != nil {
 		return nil, err
 	}
-	stages := []struct {
-		stage Stage
-		at    []Components
-	}{
-		{Start, []Components{{}}},
-		{ModelLoad, []Components{m.loaded()}},
-		{OptimizerInit, m.optimizerStep()},
-		{Forward, []Components{m.forward()}},
-		{Backward, m.backward()},
-		{OptimizerStep, m.optimizerStep()},
-	}
-	if !r.sharded() { // saving a sharded model gathers it, in ways that differ by program
-		stages = append(stages, struct {
-			stage Stage
-			at    []Components
-		}{CheckpointSave, []Components{m.states(0)}})
-	}
-	var out []StageMemory
-	for _, s := range stages {
-		worst := s.at[0]
-		for _, c := range s.at {
-			if c.Allocated() > worst.Allocated() {
-				worst = c
-			}
+	out := []moment{{stage: Start}}
+	out = append(out, m.construction()...)
+	add := func(stage Stage, at ...Components) {
+		for _, c := range at {
+			out = append(out, moment{stage: stage, at: c})
 		}
-		worst[Context] = o.context
-		worst[Fragmentation], _ = r.fragmentation(worst)
-		out = append(out, StageMemory{Stage: s.stage, AllocatedBytes: worst.Allocated(), DeviceBytes: worst.Sum(), Components: worst})
+	}
+	add(OptimizerInit, m.optimizerStep()...)
+	out = append(out, moment{Forward, forwardEnd, m.forwardEnd()})
+	add(Forward, m.forward())
+	add(Backward, m.backward()...)
+	add(OptimizerStep, m.optimizerStep()...)
+	out = append(out, moment{OptimizerStep, betweenSteps, m.betweenSteps()})
+	if !r.sharded() { // saving a sharded model gathers it, in ways that differ by program
+		add(CheckpointSave, m.states(0))
 	}
 	return out, nil
 }
 
-// moments builds the points in time at which memory may peak.
-type moments struct {
+// timeline is the peak of every stage, in the order in which a run meets them.
+func (s *scenario) timeline(moments []moment, o overhead) []StageMemory {
+	var out []StageMemory
+	for i, m := range moments {
+		if i == 0 || moments[i-1].stage != m.stage {
+			out = append(out, StageMemory{Stage: m.stage})
+		}
+		stage := &out[len(out)-1]
+		if i == 0 || moments[i-1].stage != m.stage || m.at.Allocated() > stage.Components.Allocated() {
+			stage.Components = m.at
+		}
+	}
+	whole := largestLogits(moments)
+	for i := range out {
+		c := &out[i].Components
+		c[Context] = o.context
+		if out[i].Stage == Start || out[i].Stage == ModelLoad {
+			c[Fragmentation], _ = s.fragmentation(*c, 0)
+		} else {
+			c[Fragmentation], _ = s.fragmentation(*c, whole)
+		}
+		out[i].AllocatedBytes, out[i].DeviceBytes = c.Allocated(), c.Sum()
+	}
+	return out
+}
+
+// largestLogits is the peak of the logits component.
+func largestLogits(moments []moment) int64 {
+	var largest int64
+	for _, m := range moments {
+		largest = max(largest, m.at[Logits])
+	}
+	return largest
+}
+
+// A builder works out the points in time at which memory may peak.
+type builder struct {
 	*rank
 	layout    layout
 	loss      lossMemory
-	workspace int64
+	workspace int64 // cuBLAS's for one stream
+	library   int64 // another library's
 	tape      tape
 	taped     bool  // the tape is known
 	fixed     int64 // activations given as one number instead
-	inFlight  int64 // micro-batches whose activations a pipeline stage holds
+	inFlight  int64 // micro-batches of one chunk of layers whose activations a pipeline stage holds
+	chunks    int64 // parts that a stage's layers are scheduled in: 1, or the number of virtual stages
 	dequant   int64
+}
+
+// schedule counts the micro-batches in flight. 1F1B: stage j of p holds p - j. Interleaved with v virtual stages: 2 (p - j - 1) + (v - 1) p
+// forward passes of one chunk warm up before the first backward pass (megatron/core/pipeline_parallel/schedules.py).
+func (m *builder) schedule() {
+	m.chunks = m.virtualStages()
+	if m.chunks == 1 {
+		m.inFlight = min(m.pp-m.stage, m.accum)
+		return
+	}
+	m.inFlight = min(2*(m.pp-m.stage-1)+(m.chunks-1)*m.pp+1, m.accum*m.chunks)
+}
+
+// inFlightBytes is the activations of all micro-batches in flight.
+func (m *builder) inFlightBytes(chunksInFlight int64) int64 {
+	return m.tape.total() / m.chunks * chunksInFlight
 }
 
 const maxActivationBytes = 1 << 60
 
 // addActivations chooses where activations come from: a pinned number, the rough rule, or the architecture.
-func (m *moments) addActivations() error {
-	// 1F1B: stage j of p has p - j micro-batches in flight.
-	m.inFlight = min(m.pp-m.stage, m.accum)
+func (m *builder) addActivations() error {
+	m.schedule()
 	m.dequant = m.dequantisedBytes()
 	opt := m.in.Options
 	if opt.ActivationBytes > maxActivationBytes {
@@ -92,7 +140,7 @@ func (m *moments) addActivations() error {
 	return nil
 }
 
-func (m *moments) tooLarge(bytes float64) error {
+func (m *builder) tooLarge(bytes float64) error {
 	return fmt.Errorf("estimate: activations of %.3g bytes are out of range: check micro_batch %d and seq_len %d", bytes, m.batch, m.seq)
 }
 
@@ -107,78 +155,97 @@ func (r *rank) roughElements() float64 {
 }
 
 // states is what lies on the GPU between steps, with the given bytes of gradients.
-func (m *moments) states(gradients int64) Components {
+func (m *builder) states(gradients int64) Components {
 	return Components{Parameters: m.layout.params, MasterWeights: m.layout.master, Optimizer: m.layout.optimizer,
 		Gradients: gradients, Communication: m.layout.persistent}
 }
 
-// loaded is the rank before its first step: weights and what the wrappers allocate, but no lazy optimizer state.
-func (m *moments) loaded() Components {
-	c := m.states(0)
-	c[Optimizer] = 0
-	if m.cpu() {
-		c[Communication] = 0 // host memory is not resident before it is written: DDP's buckets are at the first backward pass
-	}
-	if m.sharding == "zero3" || m.sharding == "dist-optim" {
+// betweenSteps is what stays: states, workspaces, and gradients that live in a buffer.
+func (m *builder) betweenSteps() Components {
+	c := m.states(m.keptGradients())
+	if m.fsdp() && m.job.FSDPVersion.Or(2) == 1 {
+		// zero_grad does not reach FSDP 1's flat gradients: the next forward pass drops them (_reset_flat_param_grad_info_if_needed)
 		c[Gradients] = m.layout.grads
 	}
+	c[Temporaries] = 2*m.workspace + m.library
 	return c
 }
 
+// keptGradients are those that stay between steps: persistent buffers. Other programs drop gradients after the step.
+func (m *builder) keptGradients() int64 {
+	if m.layout.gradsPersistent {
+		return m.layout.grads
+	}
+	return 0
+}
+
 // optimizerStep holds gradients, states and the update's temporaries; the first one creates the states, so it looks the same.
-func (m *moments) optimizerStep() []Components {
+func (m *builder) optimizerStep() []Components {
 	c := m.states(m.layout.grads)
 	update, gather := c, c
-	update[Temporaries] = 2*m.workspace + m.layout.stepTemporaries
+	update[Temporaries] = 2*m.workspace + m.library + m.layout.stepTemporaries
 	gather[Temporaries] = 2 * m.workspace
 	gather[Communication] += m.layout.step
 	return []Components{update, gather}
 }
 
+// forwardEnd is what is left when the forward pass has returned: activations and the loss's saved tensors.
+func (m *builder) forwardEnd() Components {
+	c := m.forward()
+	c[Logits] = min(m.loss.forward, m.loss.backward)
+	return c
+}
+
 // forward ends with all activations and the loss's own peak.
-func (m *moments) forward() Components {
+func (m *builder) forward() Components {
 	c := m.states(m.residentGradients())
 	c[Activations] = m.activations()
 	c[Logits] = m.loss.forward
-	c[Temporaries] = m.workspace + m.castCache(true) + m.dequant
+	c[Temporaries] = m.workspace + m.library + m.castCache() + m.cachedCasts() + m.dequant
+	c[Temporaries] += max(m.tape.hidden, m.tape.trailing-m.tape.final-m.loss.forward, 0)
 	c[Communication] += m.layout.forward
 	return c
 }
 
-func (m *moments) activations() int64 {
+func (m *builder) activations() int64 {
 	if !m.taped {
 		return m.fixed
 	}
-	return m.tape.total() * m.inFlight
+	return m.inFlightBytes(m.inFlight)
 }
 
-func (m *moments) residentGradients() int64 {
+func (m *builder) residentGradients() int64 {
 	if m.layout.gradsResident {
 		return m.layout.grads
 	}
 	return 0
 }
 
-// castCache is the 16-bit copies of fp32 weights that autocast makes. The graph keeps those of its matrix products; under full
-// checkpointing the layers' copies go with the forward pass and come back one layer at a time.
-func (m *moments) castCache(forward bool) int64 {
-	if !m.precision.autocast || m.adapters() {
+// castCache is the 16-bit copies of fp32 weights that autocast makes outside the layers: those of the head's matrix product, alive until
+// its backward has run. The layers' own are among their activations.
+func (m *builder) castCache() int64 {
+	if !m.precision.autocast || m.adapters() && (m.quant != nil || m.baseWidth() < 4) {
 		return 0
 	}
-	if forward || m.tape.checkpointed == 0 {
-		return 2 * m.linear("")
+	return 2 * (m.linear("") - m.linear(layerUnit))
+}
+
+// cachedCasts is the copies of checkpointed layers' weights that nothing but autocast's own cache keeps, until the forward pass has left
+// autocast (torch/amp/autocast_mode.py). Only trained weights are cached; stacked experts are not cast at all.
+func (m *builder) cachedCasts() int64 {
+	if !m.precision.autocast || m.adapters() || m.tape.layers == 0 {
+		return 0
 	}
-	perLayer := ceilDiv(m.linear(layerUnit), max(m.layers, 1))
-	plain := m.layers - m.tape.checkpointed
-	return 2*(m.linear("")-m.linear(layerUnit)) + 2*perLayer*(plain+1)
+	casts := count(m.base, func(w weight) bool { return w.unit == layerUnit && w.Role == model.Linear })
+	return 2 * casts / m.tape.layers * m.tape.checkpointed
 }
 
 // backward is the moments of the backward pass at which memory may peak. Between the first and the last layer memory changes
 // evenly, by a layer's gradients less its activations, so the extremes are at the ends.
-func (m *moments) backward() []Components {
+func (m *builder) backward() []Components {
 	all := m.layout.grads
 	base := m.states(0)
-	base[Temporaries] = 2*m.workspace + m.castCache(false) + m.dequant
+	base[Temporaries] = 2*m.workspace + m.library + m.dequant
 	base[Communication] += m.layout.backward
 	end := base
 	end[Communication] += m.layout.backwardEnd - m.layout.backward
@@ -189,29 +256,40 @@ func (m *moments) backward() []Components {
 	grads := m.unitGradients()
 	at := func(produced, activations, logits, live int64) Components {
 		c := base
-		c[Gradients], c[Activations], c[Logits] = produced, activations, logits
+		c[Gradients], c[Activations], c[Logits] = min(produced, all), activations, logits
 		c[Temporaries] += live
 		if m.layout.gradsResident { // what this pass produces comes on top until it is accumulated
 			c[Gradients] = all
 		}
 		return c
 	}
-	earlier := m.tape.total() * (m.inFlight - 1)
+	earlier := m.inFlightBytes(max(m.inFlight-m.chunks, 0)) // backward frees one whole micro-batch of this stage, the rest stays
 	out := []Components{
-		at(0, m.activations(), m.loss.backward, 0),
-		at(grads.final, m.activations(), m.loss.gradient, m.fresh(grads.final)),
+		at(0, m.activations(), m.loss.backward, m.castCache()),
+		at(grads.final, m.activations(), m.loss.gradient, m.castCache()+m.fresh(grads.final)),
 	}
 	top := earlier + m.tape.outside + m.tape.kept(max(m.layers-1, 0))
 	bottom := earlier + m.tape.outside
 	out = append(out, m.walkLayer(at, top, grads.final)...)
-	out = append(out, m.walkLayer(at, bottom, all-grads.first-grads.layer)...)
+	out = append(out, m.walkLayer(at, bottom+m.hoarded(), all-grads.first-grads.layer)...)
 	end[Activations], end[Logits] = earlier, m.loss.held
 	end[Temporaries] += m.lastGradients(grads)
 	return append(out, end)
 }
 
+// hoarded is what FSDP 1 holds on to by the time backward reaches the first layer if layers are frozen and checkpointed: a hook on the
+// inputs of every frozen unit (_register_post_backward_reshard_only_hook in torch/distributed/fsdp/_runtime_utils.py) keeps the inputs
+// that reentrant checkpointing detached, and the gradients they got, until backward ends. Public runs of Trainer and of fsdp_qlora, LoRA
+// and QLoRA, 7 to 70 billion parameters, all show it.
+func (m *builder) hoarded() int64 {
+	if !m.adapters() || !m.fsdp() || m.job.FSDPVersion.Or(2) != 1 {
+		return 0
+	}
+	return 2 * m.tape.input * min(m.tape.checkpointed, max(m.layers-1, 0))
+}
+
 // roughBackward serves activations that are one number: all of them at the start, none at the end.
-func (m *moments) roughBackward(base, end Components) []Components {
+func (m *builder) roughBackward(base, end Components) []Components {
 	base[Gradients], base[Activations], base[Logits] = m.residentGradients(), m.fixed, m.loss.backward
 	return []Components{base, end}
 }
@@ -219,7 +297,7 @@ func (m *moments) roughBackward(base, end Components) []Components {
 // unitGradients are the bytes of gradients that the head (with a tied embedding's share), one layer, and the embeddings make.
 type unitGradients struct{ final, layer, first, tied int64 }
 
-func (m *moments) unitGradients() unitGradients {
+func (m *builder) unitGradients() unitGradients {
 	width, part := m.precision.grad, m.layout.gradShards
 	g := unitGradients{
 		final: ceilDiv(width*count(m.trained, inUnit(finalUnit)), part),
@@ -235,7 +313,7 @@ func (m *moments) unitGradients() unitGradients {
 }
 
 // fresh is a new gradient that lives beside the accumulated one until it is added.
-func (m *moments) fresh(bytes int64) int64 {
+func (m *builder) fresh(bytes int64) int64 {
 	if m.layout.gradsResident {
 		return bytes
 	}
@@ -244,8 +322,8 @@ func (m *moments) fresh(bytes int64) int64 {
 
 // walkLayer is the backward pass through one layer, last step first. held are the activations of earlier layers, produced the
 // gradients made before. A checkpointed layer has been recomputed, so its input lies beside its steps' activations.
-func (m *moments) walkLayer(at func(produced, activations, logits, live int64) Components, held, produced int64) []Components {
-	if m.tape.checkpointed > 0 {
+func (m *builder) walkLayer(at func(produced, activations, logits, live int64) Components, held, produced int64) []Components {
+	if m.tape.checkpointed > 0 && !m.tape.keepsInput {
 		held += m.tape.input
 	}
 	left := saved(m.tape.steps)
@@ -262,7 +340,7 @@ func (m *moments) walkLayer(at func(produced, activations, logits, live int64) C
 // lastGradients is what the very end of backward holds besides all gradients. A tied weight's two gradients are added out of
 // place: three copies at once, of which one (none when accumulating) is counted already. Otherwise the gradient of the embeddings'
 // output is alive while the embedding's own is made.
-func (m *moments) lastGradients(g unitGradients) int64 {
+func (m *builder) lastGradients(g unitGradients) int64 {
 	switch {
 	case m.adapters():
 		return 0

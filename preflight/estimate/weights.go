@@ -158,6 +158,6 @@ func isMatrix(w weight) bool {
 }
 
 // tiedHere says that this rank uses its embedding as the output projection.
-func (r *rank) tiedHere() bool { return r.arch.Tied && r.arch.Causal && r.first && r.last }
+func (r *rank) tiedHere() bool { return r.arch.Tied && r.arch.LogitsWidth > 0 && r.first && r.last }
 
 func (r *rank) tiedElements() int64 { return ceilDiv(r.arch.Vocab, r.tp) * r.arch.Hidden }

@@ -1,0 +1,54 @@
+"""Counts live bytes of a PyTorch program by following every storage from the operation that makes it to its release.
+
+Works for real tensors and for fake ones (FakeTensorMode): no memory and no GPU are needed. What a kernel allocates for itself while it
+runs is not seen, except where `kernels.py` says otherwise.
+"""
+
+import weakref
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+BLOCK = 512  # c10/cuda/CUDACachingAllocator.cpp: kMinBlockSize
+
+
+class Tracker(TorchDispatchMode):
+    """While it is entered, `live` is the bytes of all storages made so far and not yet released, and `peak` the most since `reset`."""
+
+    def __init__(self, replace=None):
+        """`replace` maps an operation to a function that turns its result into what the device modelled would return."""
+        super().__init__()
+        self._replace = replace or {}
+        self.live = 0
+        self.peak = 0
+        self._known = {}
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        if func in self._replace:
+            out = self._replace[func](out)
+        for leaf in tree_leaves(out):
+            if isinstance(leaf, torch.Tensor):
+                self.follow(leaf)
+        return out
+
+    def follow(self, tensor):
+        """Counts the tensor's storage if it is new. Host scalars (zero dimensions on a CPU) count as well: 512 bytes."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self._known and self._known[key]() is not None:
+            return
+        size = -(-storage.nbytes() // BLOCK) * BLOCK
+        self.live += size
+        self.peak = max(self.peak, self.live)
+
+        def release(_):
+            self.live -= size
+            self._known.pop(key, None)
+
+        self._known[key] = weakref.ref(storage, release)
+
+    def reset(self):
+        """Starts a new stage: as torch.cuda.reset_peak_memory_stats."""
+        self.peak = self.live

@@ -1,0 +1,228 @@
+package estimate
+
+import "slices"
+
+// Operations of a block. Each records what autograd keeps for it in PyTorch and in the Python code of transformers.
+
+// cast converts to another width; a tensor that has it already stays itself.
+func (b *block) cast(x *tensor, width int64) *tensor {
+	if x.width == width {
+		return x
+	}
+	return b.add(op{name: "cast", in: []*tensor{x}}, x.n, width)
+}
+
+// lowered is x as autocast hands it to a matrix product: a 16-bit copy of its own.
+func (b *block) lowered(x *tensor) *tensor {
+	if !b.autocast {
+		return x
+	}
+	return b.cast(x, b.c)
+}
+
+// view is n elements of x under another name.
+func (b *block) view(x *tensor, n int64) *tensor { return &tensor{n: n, width: x.width, of: x} }
+
+// split names parts of x; their gradients are put together again in one tensor.
+func (b *block) split(x *tensor, sizes ...int64) []*tensor {
+	out := make([]*tensor, len(sizes))
+	for i, n := range sizes {
+		out[i] = b.view(x, n)
+	}
+	b.ops = append(b.ops, op{name: "split", in: []*tensor{x}, out: out})
+	return out
+}
+
+// copied is x in another order of memory.
+func (b *block) copied(x *tensor) *tensor {
+	return b.add(op{name: "copy", in: []*tensor{x}}, x.n, x.width)
+}
+
+// sum adds tensors of one size: the widest wins, the gradient goes to all.
+func (b *block) sum(xs ...*tensor) *tensor {
+	width := int64(0)
+	for _, x := range xs {
+		width = max(width, x.width)
+	}
+	for i, x := range xs {
+		xs[i] = b.cast(x, width)
+	}
+	return b.add(op{name: "sum", in: slices.Clone(xs), passes: true}, xs[0].n, width)
+}
+
+// product multiplies element by element; it keeps both factors.
+func (b *block) product(x, y *tensor) *tensor {
+	return b.add(op{name: "product", in: []*tensor{x, y}, saves: []*tensor{x, y}}, x.n, max(x.width, y.width))
+}
+
+// scaled multiplies by a number or a constant that is kept anyway.
+func (b *block) scaled(x *tensor) *tensor {
+	return b.add(op{name: "scale", in: []*tensor{x}}, x.n, x.width)
+}
+
+// dropout keeps a mask of one byte an element (native_dropout on CUDA).
+func (b *block) dropout(x *tensor, p float64) *tensor {
+	if p <= 0 {
+		return x
+	}
+	return b.add(op{name: "dropout", in: []*tensor{x}, extra: x.n}, x.n, x.width)
+}
+
+// linear is the matrix product of a module, out elements a token wide, with its adapter if it has one.
+func (b *block) linear(x *tensor, out int64, modules ...string) *tensor {
+	y := b.matrix(x, b.tokens*out, b.claim(modules))
+	for _, m := range modules {
+		if a, ok := b.lowRank[m]; ok {
+			y = b.withAdapter(x, y, a)
+		}
+	}
+	return y
+}
+
+// matrix is the product with a weight of the given number of elements. A trained weight keeps the product's input for its gradient,
+// which autocast makes in 16 bit first; the 16-bit copy of a weight stays with the graph.
+func (b *block) matrix(x *tensor, n int64, weights int64) *tensor {
+	o := op{name: "linear"}
+	width := b.w
+	if b.autocast {
+		width = b.c
+		if b.w == 4 && (b.trainable || b.lora != nil) {
+			o.extra = b.c * weights
+		}
+	}
+	if b.quant != nil { // bitsandbytes computes in 16 bit and answers in the input's dtype (bitsandbytes/nn/modules.py)
+		width = x.width
+	}
+	in := b.lowered(x)
+	o.in = []*tensor{in}
+	if b.keepsInputs {
+		o.saves = []*tensor{in}
+	}
+	if b.trainable {
+		o.grads = b.precision.grad * weights
+		if b.autocast {
+			o.temp = b.c * weights
+		}
+	}
+	return b.add(o, n, width)
+}
+
+// withAdapter adds LoRA's branch: B(A(dropout(x))) times a number. PEFT casts x to the adapter's dtype first (peft/tuners/lora/layer.py).
+func (b *block) withAdapter(x, y *tensor, a adapter) *tensor {
+	width := b.precision.param
+	if b.fsdp() {
+		width = b.precision.unsharded()
+	}
+	branch := b.branches[x]
+	if branch == nil {
+		branch = b.dropout(b.cast(x, width), b.lora.Dropout)
+	}
+	if b.framework("litgpt") { // one LoRA module for the fused q, k and v, with one dropout
+		b.branches[x] = branch
+	}
+	for _, part := range []struct{ out, weights int64 }{{b.tokens * a.rank, a.in * a.rank}, {b.tokens * a.out, a.rank * a.out}} {
+		branch = b.lowered(branch)
+		o := op{name: "adapter", in: []*tensor{branch}, saves: []*tensor{branch}, grads: b.precision.grad * part.weights}
+		out := width
+		if b.autocast {
+			out = b.c
+			if width == 4 {
+				o.extra = b.c * part.weights
+			}
+		}
+		branch = b.add(o, part.out, out)
+	}
+	return b.cast(b.sum(y, b.scaled(branch)), y.width)
+}
+
+// norm is a normalisation over width elements, by the model's kind.
+func (b *block) norm(x *tensor, width int64) *tensor {
+	rows := x.n / max(width, 1)
+	switch {
+	case b.megatron(): // Transformer Engine's kernels keep the input and the statistics, for RMSNorm too
+		return b.add(op{name: "norm", in: []*tensor{x}, saves: []*tensor{x}, extra: 8 * rows}, x.n, b.c)
+	case b.arch.NormKind != "layer":
+		return b.rmsNorm(x, rows, width)
+	case b.quirk.pythonNorm:
+		return b.pythonLayerNorm(x, rows)
+	}
+	return b.layerNorm(x, rows)
+}
+
+// layerNorm is PyTorch's kernel: it keeps its input and two fp32 statistics a row. Under autocast it works on fp32.
+func (b *block) layerNorm(x *tensor, rows int64) *tensor {
+	in := x
+	if b.autocast || b.quirk.norm32 {
+		in = b.cast(x, 4)
+	}
+	y := b.add(op{name: "norm", in: []*tensor{in}, saves: []*tensor{in}, extra: 8 * rows}, x.n, in.width)
+	if b.quirk.norm32 {
+		return b.cast(y, x.width)
+	}
+	return y
+}
+
+// rmsNorm is transformers' Python code: x in fp32, times its inverse root of mean squares, back in x's dtype, times the weight. Gemma
+// multiplies by 1 + weight, and OLMo 2 by the weight, while still in fp32.
+func (b *block) rmsNorm(x *tensor, rows, width int64) *tensor {
+	wide := b.cast(x, 4)
+	root := b.add(op{name: "norm", in: []*tensor{wide}, saves: []*tensor{wide}, extra: 4 * rows, temp: 8 * x.n}, rows, 4)
+	y := b.add(op{name: "norm", in: []*tensor{wide, root}, saves: []*tensor{wide}, temp: 4 * x.n}, x.n, 4)
+	late := b.arch.NormKind == "rms-gemma" || b.quirk.norm32
+	if !late {
+		y = b.cast(y, x.width)
+	}
+	o := op{name: "norm", in: []*tensor{y}}
+	if b.trainable {
+		o.saves, o.temp = []*tensor{y}, y.bytes()
+	}
+	if b.arch.NormKind == "rms-gemma" {
+		o.extra = 4 * width // 1 + weight in fp32
+	}
+	if late {
+		return b.cast(b.add(o, x.n, 4), x.width)
+	}
+	return b.add(o, x.n, max(y.width, b.w))
+}
+
+// pythonLayerNorm is Cohere's, written in Python on fp32: the difference from the mean is made twice.
+func (b *block) pythonLayerNorm(x *tensor, rows int64) *tensor {
+	wide := b.cast(x, 4)
+	square := b.add(op{name: "norm", in: []*tensor{wide}}, x.n, 4)
+	root := b.add(op{name: "norm", in: []*tensor{square}, saves: []*tensor{square}, extra: 4 * rows, temp: 4 * x.n}, rows, 4)
+	centred := b.add(op{name: "norm", in: []*tensor{wide}}, x.n, 4)
+	y := b.add(op{name: "norm", in: []*tensor{centred, root}, saves: []*tensor{centred}, temp: 4 * x.n}, x.n, 4)
+	o := op{name: "norm", in: []*tensor{y}}
+	if b.trainable {
+		o.saves, o.temp = []*tensor{y}, y.bytes()
+	}
+	return b.cast(b.add(o, x.n, 4), x.width)
+}
+
+// activation is the function between the MLP's products. Functions written in Python keep their intermediates.
+func (b *block) activation(x *tensor) *tensor {
+	keep := func(saves []*tensor, extra, temp int64, width int64) *tensor {
+		return b.add(op{name: "activation", in: []*tensor{x}, saves: saves, extra: extra, temp: temp}, x.n, width)
+	}
+	kind := b.arch.Activation
+	if b.ownModels() {
+		kind = ""
+	}
+	switch kind {
+	case "gelu_new", "gelu_fast", "gelu_python", "gelu_10", "gelu_accurate":
+		if b.autocast && x.width < 4 { // pow runs in fp32 (aten/src/ATen/autocast_mode.h), and what follows it
+			return keep(nil, 14*x.n, 12*x.n, 4)
+		}
+		return keep([]*tensor{x}, 3*x.bytes(), 3*x.bytes(), x.width)
+	case "quick_gelu":
+		return keep([]*tensor{x}, x.bytes(), x.bytes(), x.width)
+	case "relu":
+		y := keep(nil, 0, 0, x.width)
+		b.ops[len(b.ops)-1].saves = []*tensor{y}
+		return y
+	case "relu2", "relu_squared":
+		y := keep(nil, x.bytes(), x.bytes(), x.width)
+		return y
+	}
+	return keep([]*tensor{x}, 0, 0, x.width)
+}
