@@ -19,7 +19,7 @@ export CGO_LDFLAGS := -Wl,-z,lazy
 LDFLAGS := -X main.linkedVersion=$(VERSION) -extldflags=-Wl,-z,lazy
 GOFLAGS_BUILD := -trimpath -ldflags='$(LDFLAGS)'
 
-.PHONY: all build demo demo-oom test unit lint bench accuracy clean python FORCE
+.PHONY: all build demo demo-oom test unit lint bench accuracy simulate clean python FORCE
 
 all: build
 
@@ -63,6 +63,18 @@ bench: python
 # accuracy: the estimator against the cases in testdata, error by group.
 accuracy:
 	go test -run 'Accuracy|Simulated' -v ./preflight/estimate
+
+# simulate: trainings of small models of every family, counted without a GPU (preflight/estimate/lab): makes anew what
+# TestSimulatedFamilies compares with. Takes half an hour. Needs transformers, peft and accelerate beside torch (made with 5.24.0,
+# 0.21.2 and 1.15.0); EXTRA names a folder that has them, if torch's own Python has not.
+LAB := preflight/estimate/lab
+FAMILIES := preflight/estimate/testdata
+simulate: python
+	mkdir -p $(VENV)
+	$(WITH_TORCH) python $(LAB)/cases.py > $(VENV)/develop.json
+	$(WITH_TORCH) python $(LAB)/cases.py held-out > $(VENV)/held-out.json
+	$(WITH_TORCH) PYTHONPATH="$(EXTRA)" python $(LAB)/simulate.py $(VENV)/develop.json --out $(FAMILIES)/simulated_families.json
+	$(WITH_TORCH) PYTHONPATH="$(EXTRA)" python $(LAB)/simulate.py $(VENV)/held-out.json --out $(FAMILIES)/simulated_held_out.json
 
 clean:
 	rm -rf bin $(VENV) $(TOOLS)

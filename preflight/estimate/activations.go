@@ -9,30 +9,52 @@ import (
 
 // A quirk is where a model type's code in transformers departs from the common layer.
 type quirk struct {
-	softmax16    bool // eager softmax in the dtype of the scores instead of fp32
-	scores32     bool // eager scores computed in fp32
-	noRotary     bool // no rotary embedding: nothing of it is kept
-	bothOrders   bool // q and k come out of the rotation in another memory order, so that attention's output is copied
-	expandsHeads bool // several shared key and value heads are repeated for every attention implementation
-	eagerOnly    bool // there is no fused attention
-	norm32       bool // the norm works in fp32 from beginning to end
-	pythonNorm   bool // LayerNorm written in Python
-	normAfter    bool // attention and MLP are normalised at their output, before the residual addition
-	rotary32     bool // the rotation is computed in fp32
-	logitScale   bool // logits are multiplied by a number
+	softmax16     bool  // eager softmax in the dtype of the scores instead of fp32
+	scores32      bool  // eager scores computed in fp32
+	noRotary      bool  // no rotary embedding: nothing of it is kept
+	bothOrders    bool  // q and k come out of the rotation in another memory order, so that attention's output is copied
+	expandsHeads  bool  // several shared key and value heads are repeated for every attention implementation
+	eagerOnly     bool  // there is no fused attention
+	norm32        bool  // the norm works in fp32 from beginning to end
+	scalesInput   bool  // RMSNorm multiplies its 16-bit input by the fp32 root instead of the fp32 copy
+	pythonNorm    bool  // LayerNorm written in Python
+	normAfter     bool  // attention and MLP are normalised at their output, before the residual addition
+	rotary32      bool  // the rotation is computed in fp32
+	namesScores   bool  // the scores before the mask have a variable of their own
+	returnsScores bool  // blocks hand out the attention weights, which live on through the next block
+	pythonGelu    bool  // an autograd function in Python that keeps its input and needs room to differentiate
+	copiesHeads   bool  // v is copied out of the fused tensor
+	alwaysMasked  bool  // fused attention gets an explicit mask in any case
+	viewsWeights  bool  // matrix products see a transposed view of the weight, which autocast does not cache
+	maskBuffers   int64 // causal masks [positions, positions] of a byte each that the model holds: one, or one a layer (perLayer)
 }
+
+const perLayer = -1
 
 var quirks = map[string]quirk{
 	"gpt2":        {softmax16: true, noRotary: true},
-	"gpt_bigcode": {noRotary: true},
+	"gpt_bigcode": {noRotary: true, maskBuffers: 1},
 	"opt":         {noRotary: true},
-	"bloom":       {noRotary: true, eagerOnly: true},
+	"bloom":       {noRotary: true, eagerOnly: true, namesScores: true, returnsScores: true, pythonGelu: true},
 	"bert":        {softmax16: true, noRotary: true},
 	"roberta":     {softmax16: true, noRotary: true},
 	"distilbert":  {softmax16: true, noRotary: true},
-	"gpt_neo":     {noRotary: true, eagerOnly: true, scores32: true},
+	"gpt_neo":     {noRotary: true, eagerOnly: true, scores32: true, returnsScores: true, maskBuffers: perLayer},
+	"bart":        {softmax16: true, noRotary: true},
+	"mbart":       {softmax16: true, noRotary: true},
+	"t5":          {softmax16: true, noRotary: true, scalesInput: true},
+	"mt5":         {softmax16: true, noRotary: true, scalesInput: true},
+	"umt5":        {softmax16: true, noRotary: true, scalesInput: true},
+	"whisper":     {softmax16: true, noRotary: true},
+	"vit":         {noRotary: true},
+	"clip":        {noRotary: true},
+	"electra":     {softmax16: true, noRotary: true},
+	"deberta-v2":  {noRotary: true},
+	"mpt":         {noRotary: true, eagerOnly: true},
+	"llava":       {noRotary: true},
+	"siglip":      {noRotary: true},
 	"gpt_neox":    {bothOrders: true},
-	"falcon":      {softmax16: true, expandsHeads: true},
+	"falcon":      {softmax16: true, expandsHeads: true, copiesHeads: true, alwaysMasked: true, viewsWeights: true},
 	"phi":         {bothOrders: true},
 	"stablelm":    {bothOrders: true},
 	"chatglm":     {bothOrders: true},
@@ -40,7 +62,7 @@ var quirks = map[string]quirk{
 	"glm":         {bothOrders: true},
 	"gptj":        {scores32: true},
 	"phi3":        {bothOrders: true},
-	"cohere":      {pythonNorm: true, rotary32: true, logitScale: true},
+	"cohere":      {pythonNorm: true, rotary32: true},
 	"olmo":        {norm32: true, rotary32: true},
 	"olmo2":       {norm32: true, normAfter: true, rotary32: true},
 }
@@ -61,6 +83,7 @@ type block struct {
 	lowRank                             map[string]adapter  // LoRA by module
 	branches                            map[*tensor]*tensor // inputs of adapters, where modules share one
 	fusedQKV                            bool                // q, k and v come out of one product
+	dense                               bool                // this layer of a mixture of experts has one MLP for all tokens
 	autocast                            bool
 	kind                                string  // of attention
 	hidden                              *tensor // the last hidden state
@@ -84,6 +107,9 @@ func (r *rank) block() *block {
 		c: r.precision.compute, w: r.precision.unsharded(), stream: r.precision.stream, trainable: !r.adapters(),
 		quirk: quirks[a.Type], elements: map[string]int64{}, lowRank: map[string]adapter{}, branches: map[*tensor]*tensor{}, autocast: r.precision.autocast, kind: r.attention}
 	b.keepsInputs = b.trainable || r.keepsFrozenInputs()
+	if a.PostNorm && b.autocast {
+		b.stream = 4 // autocast's LayerNorm puts out fp32, whatever the weights are
+	}
 	b.fusedQKV = len(b.present(fusedModules...)) > 0
 	if r.framework("litgpt") { // one fused projection for every model; with grouped heads, v is copied out of it
 		b.quirk, b.fusedQKV = quirk{}, b.kvHeads == b.heads
@@ -114,13 +140,26 @@ func (r *rank) block() *block {
 // attention and call torch's own activation functions.
 func (s *scenario) ownModels() bool { return s.framework("litgpt", "torchtune", "torchtitan", "timm") }
 
-// moduleKey tells the modules of a layer apart: GPT-2 calls two of them c_proj.
-func moduleKey(w weight) string {
-	if w.Module == "c_proj" && strings.Contains(w.Path, "mlp") {
-		return "mlp.c_proj"
+// bufferBytes is what the model holds besides its weights.
+func (r *rank) bufferBytes() int64 {
+	n := quirks[r.arch.Type].maskBuffers
+	if n == perLayer {
+		n = r.layers
 	}
-	if w.Role == model.Norm {
+	return n * r.arch.MaxPositions * r.arch.MaxPositions
+}
+
+// moduleKey tells the modules of a layer apart: GPT-2 calls two of them c_proj, BERT three of them dense.
+func moduleKey(w weight) string {
+	switch {
+	case w.Role == model.Norm:
 		return "norm"
+	case w.Module == "c_proj" && strings.Contains(w.Path, "mlp"):
+		return "mlp.c_proj"
+	case strings.HasSuffix(w.Path, "intermediate.dense"):
+		return "intermediate"
+	case strings.HasSuffix(w.Path, "output.dense") && !strings.Contains(w.Path, "attention"):
+		return "output"
 	}
 	return w.Module
 }
@@ -159,15 +198,21 @@ func (b *block) layer() *graph {
 		x = b.sum(b.attend(first), b.mlp(second), x)
 	case b.arch.PostNorm:
 		x = b.norm(b.sum(b.attend(x), x), b.h)
+		if b.arch.CrossAttention {
+			x = b.norm(b.sum(b.attendEncoder(x), x), b.h)
+		}
 		x = b.norm(b.sum(b.mlp(x), x), b.h)
 	case b.quirk.normAfter:
 		x = b.sum(b.norm(b.attend(x), b.h), x)
 		x = b.sum(b.norm(b.mlp(x), b.h), x)
-	case b.arch.Norms > 3: // Gemma 2 and 3 normalise the outputs of attention and MLP too
+	case b.arch.Norms > 3 && !b.arch.CrossAttention: // Gemma 2 and 3 normalise the outputs of attention and MLP too
 		x = b.sum(b.norm(b.attend(b.norm(x, b.h)), b.h), x)
 		x = b.sum(b.norm(b.mlp(b.norm(x, b.h)), b.h), x)
 	default:
 		x = b.sum(b.attend(b.norm(x, b.h)), x)
+		if b.arch.CrossAttention {
+			x = b.sum(b.attendEncoder(b.norm(x, b.h)), x)
+		}
 		x = b.sum(b.mlp(b.norm(x, b.h)), x)
 	}
 	b.output = x
@@ -185,10 +230,12 @@ func (b *block) layer() *graph {
 
 // mlp is the two or three matrix products around the activation function, or the experts.
 func (b *block) mlp(x *tensor) *tensor {
-	if b.arch.Experts > 0 {
+	if b.arch.Experts > 0 && !b.dense {
 		return b.experts(x)
 	}
-	return b.dropout(b.feedForward(x, b.i), b.arch.HiddenDropout)
+	y := b.dropout(b.feedForward(x, b.i), b.arch.HiddenDropout)
+	b.hold(x)
+	return y
 }
 
 var (
@@ -240,7 +287,7 @@ func (b *block) experts(x *tensor) *tensor {
 	y = own.grouped(b.cast(y, b.w), routed*b.h, weights-weights*2/3)
 	y = b.add(op{name: "weigh", in: []*tensor{y, chosen}, saves: []*tensor{y, chosen}, temp: 4 * y.n}, y.n, 4)
 	y = b.add(op{name: "scatter", in: []*tensor{y}, extra: 8 * routed}, y.n, y.width)
-	y = b.cast(b.add(op{name: "sum", in: []*tensor{y}}, b.tokens*b.h, 4), x.width)
+	y = b.cast(b.add(op{name: "reduce", in: []*tensor{y}, passes: true}, b.tokens*b.h, 4), x.width)
 	if a.SharedIntermediate == 0 {
 		return y
 	}

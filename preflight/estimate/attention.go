@@ -16,15 +16,35 @@ var (
 // attend is the projections, their rotation, the core and the output projection.
 func (b *block) attend(x *tensor) *tensor {
 	q, k, v := b.project(x)
-	out := b.core(q, k, v)
-	return b.dropout(b.linear(out, b.h, b.present(outModules...)...), b.arch.HiddenDropout)
+	return b.finish(x, b.core(q, k, v))
+}
+
+// attendEncoder is attention from a decoder's tokens to what the encoder put out, taken to be as many.
+func (b *block) attendEncoder(x *tensor) *tensor {
+	b.shared = &tensor{n: x.n, width: b.stream}
+	q := b.linear(x, b.q, b.present(qModules...)...)
+	k := b.linear(b.shared, b.kv, b.present(kModules...)...)
+	v := b.linear(b.shared, b.kv, b.present(vModules...)...)
+	return b.finish(x, b.core(q, k, v))
+}
+
+func (b *block) finish(x, out *tensor) *tensor {
+	y := b.dropout(b.linear(out, b.h, b.present(outModules...)...), b.arch.HiddenDropout)
+	b.hold(x)
+	return y
 }
 
 func (b *block) project(x *tensor) (q, k, v *tensor) {
+	if b.arch.KVRank > 0 {
+		return b.projectLatent(x)
+	}
 	if b.fusedQKV {
 		modules := b.present(slices.Concat(fusedModules, qModules, kModules, vModules)...)
 		parts := b.split(b.linear(x, b.q+2*b.kv, modules...), b.tokens*b.q, b.tokens*b.kv, b.tokens*b.kv)
 		q, k, v = parts[0], parts[1], parts[2]
+		if b.quirk.copiesHeads {
+			v = b.copied(v)
+		}
 	} else {
 		q = b.linear(x, b.q, b.present(qModules...)...)
 		k = b.linear(x, b.kv, b.present(kModules...)...)
@@ -38,6 +58,27 @@ func (b *block) project(x *tensor) (q, k, v *tensor) {
 		q, k = b.rotated(q), b.rotated(k)
 	}
 	return q, k, v
+}
+
+// projectLatent is multi-head latent attention as it is trained: keys and values are expanded from a latent to all heads, and one rotated
+// key part is copied to every head (modeling_deepseek_v3.py).
+func (b *block) projectLatent(x *tensor) (q, k, v *tensor) {
+	a := b.arch
+	nope, rope := b.tokens*b.heads*a.NopeDim, b.tokens*b.heads*a.RopeDim
+	if a.QueryRank > 0 {
+		latent := b.norm(b.linear(x, a.QueryRank, "q_a_proj"), a.QueryRank)
+		q = b.linear(latent, b.q, "q_b_proj")
+	} else {
+		q = b.linear(x, b.q, "q_proj")
+	}
+	parts := b.split(q, nope, rope)
+	q = b.add(op{name: "join", in: []*tensor{parts[0], b.rotated(parts[1])}}, b.tokens*b.q, q.width)
+	down := b.linear(x, a.KVRank+a.RopeDim, "kv_a_proj_with_mqa")
+	latents := b.split(down, b.tokens*a.KVRank, b.tokens*a.RopeDim)
+	up := b.linear(b.norm(latents[0], a.KVRank), b.heads*(a.NopeDim+a.ValueDim), "kv_b_proj")
+	expanded := b.split(up, nope, b.tokens*b.heads*a.ValueDim)
+	k = b.add(op{name: "join", in: []*tensor{expanded[0], b.rotated(latents[1])}}, b.tokens*b.q, up.width)
+	return q, k, expanded[1]
 }
 
 // rotated is the rotary embedding; it keeps only the cosines and sines, which all layers share.
@@ -57,27 +98,39 @@ func (b *block) rotated(x *tensor) *tensor {
 
 // core is attention between projections: a fused kernel, or scores, softmax and products one by one.
 func (b *block) core(q, k, v *tensor) *tensor {
+	named := []*tensor{q, k, v} // by variables of the calling code, until attention is done
 	grouped := b.kvHeads < b.heads
-	masked := b.padded() && b.kind == "sdpa"
+	masked := (b.padded() || b.quirk.alwaysMasked) && b.kind == "sdpa"
 	eager := strings.HasPrefix(b.kind, "eager") || (b.quirk.eagerOnly || b.arch.AttentionSoftcap) && b.kind == "sdpa" // no fused kernel caps scores
 	if grouped && (b.ownModels() || b.quirk.expandsHeads && b.kvHeads > 1 || masked && b.kvHeads > 1 || eager && (b.kvHeads > 1 || b.batch > 1)) {
 		k, v = b.repeated(k), b.repeated(v) // a single head in a batch of one expands as a view
 	}
 	if eager {
-		return b.eagerCore(q, k, v)
+		return b.eagerCore(q, k, v, named)
 	}
 	q, k, v = b.lowered(q), b.lowered(k), b.lowered(v)
 	width := q.width
-	out := &tensor{n: q.n, width: width}
+	out := &tensor{n: b.tokens * b.valueWidth(), width: width}
 	o := op{name: "core", in: []*tensor{q, k, v}, out: []*tensor{out}, saves: []*tensor{q, k, v, out}, extra: 4 * b.tokens * b.heads}
-	if masked {
+	switch {
+	case b.arch.PositionBias && b.kind == "sdpa": // bias and mask in one (integrations/sdpa_attention.py: create_position_bias_mask)
+		o.extra += b.stream * b.heads * b.seq * b.seq
+	case masked:
 		o.extra += width * b.batch * b.seq * b.seq // the additive mask that each layer makes of the boolean one
 	}
 	b.ops = append(b.ops, o)
-	if b.quirk.bothOrders {
+	if b.quirk.bothOrders && (b.cpu() || !masked && b.c < 4) { // memory-efficient attention has an order of its own
 		return b.copied(out)
 	}
 	return out
+}
+
+// valueWidth is the width of attention's output.
+func (b *block) valueWidth() int64 {
+	if b.arch.ValueDim > 0 {
+		return b.heads * b.arch.ValueDim
+	}
+	return b.q
 }
 
 // repeated gives every query head its own copy of a shared key or value head.
@@ -85,7 +138,8 @@ func (b *block) repeated(x *tensor) *tensor {
 	return b.add(op{name: "core", in: []*tensor{x}}, b.tokens*b.q, x.width)
 }
 
-func (b *block) eagerCore(q, k, v *tensor) *tensor {
+func (b *block) eagerCore(q, k, v *tensor, named []*tensor) *tensor {
+	named = append(named, k, v)
 	n := b.tokens * b.heads * b.seq
 	if b.quirk.scores32 {
 		q, k = b.cast(q, 4), b.cast(k, 4)
@@ -95,11 +149,15 @@ func (b *block) eagerCore(q, k, v *tensor) *tensor {
 	}
 	q, k = b.lowered(q), b.lowered(k)
 	scores := b.add(op{name: "core", in: []*tensor{q, k}, saves: []*tensor{q, k}}, n, q.width)
+	raw := scores
 	scores = b.scaled(scores)
 	if b.arch.AttentionSoftcap {
 		capped := b.add(op{name: "core", in: []*tensor{scores}}, n, scores.width)
 		b.ops[len(b.ops)-1].saves = []*tensor{capped}
 		scores = b.scaled(capped)
+	}
+	if b.arch.Causal || b.padded() { // the mask has the dtype of the embeddings
+		scores = b.cast(scores, max(scores.width, b.stream))
 	}
 	width := int64(4)
 	if b.quirk.softmax16 && !b.precision.autocast {
@@ -107,8 +165,15 @@ func (b *block) eagerCore(q, k, v *tensor) *tensor {
 	}
 	probs := b.add(op{name: "core", in: []*tensor{scores}}, n, width)
 	b.ops[len(b.ops)-1].saves = []*tensor{probs}
-	probs = b.dropout(b.cast(probs, v.width), b.arch.AttentionDropout)
+	if probs.width != v.width {
+		probs = b.cast(probs, v.width)
+		b.hold(append(named, scores)...)
+		if b.quirk.namesScores {
+			b.hold(raw)
+		}
+	}
+	probs = b.dropout(probs, b.arch.AttentionDropout)
 	probs, v = b.lowered(probs), b.lowered(v)
-	out := b.add(op{name: "core", in: []*tensor{probs, v}, saves: []*tensor{probs, v}}, b.tokens*b.q, v.width)
+	out := b.add(op{name: "core", in: []*tensor{probs, v}, saves: []*tensor{probs, v}}, b.tokens*b.valueWidth(), v.width)
 	return b.copied(out)
 }

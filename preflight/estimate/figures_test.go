@@ -186,7 +186,7 @@ func TestLoRAAdapterCostMatchesPublishedRuns(t *testing.T) {
 	with := run(t, in)
 	base := paramsOnly(1, nil)
 	*base.Job = *in.Job
-	base.Model, base.Job.LoRA = in.Model, known(&job.LoRA{R: 1, Targets: []string{"lm_head"}})
+	base.Model, base.Job.LoRA = in.Model, known(&job.LoRA{R: 1, Targets: []string{"embed_tokens"}})
 	without := run(t, base)
 	got := float64(with.PerGPU.AllocatedBytes-without.PerGPU.AllocatedBytes) / gb
 	if math.Abs(got-2.25) > 0.2 {

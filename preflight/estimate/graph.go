@@ -25,7 +25,8 @@ type op struct {
 	extra   int64     // further bytes kept: masks, statistics, casts of weights
 	temp    int64     // alive only while the op's backward runs, besides the gradients of its inputs and outputs
 	grads   int64     // gradients of weights that appear here
-	passes  bool      // the gradient of the output is the gradient of every input: additions and views
+	passes  bool      // the gradient of the output is the gradient of every input: additions, views, and sums over copies
+	holds   []*tensor // alive while the op runs forward, because a variable of the Python code still names them
 }
 
 // A graph is a piece of a model's forward pass in the order of execution, from input to output. Two things follow from it: what is kept
@@ -33,6 +34,9 @@ type op struct {
 type graph struct {
 	input, output *tensor
 	ops           []op
+	// frozenInput: nothing before the graph is trained, so no gradient goes there, and what only such gradients need is not kept.
+	frozenInput bool
+	shared      *tensor // kept by something outside the graph in any case: what an encoder puts out
 }
 
 func newGraph(n, width int64) *graph {
@@ -69,10 +73,18 @@ func saved(steps []step) int64 {
 func (g *graph) steps() []step {
 	out := make([]step, len(g.ops))
 	kept := map[*tensor]bool{}
+	trained := map[*tensor]bool{g.input: !g.frozenInput, g.shared: !g.frozenInput}
 	for i, o := range g.ops {
+		recorded := o.grads > 0 || slices.ContainsFunc(o.in, func(t *tensor) bool { return trained[t] })
+		if !recorded {
+			continue
+		}
+		for _, t := range o.out {
+			trained[t] = true
+		}
 		out[i] = step{name: o.name, saved: o.extra, grads: o.grads}
 		for _, t := range o.saves {
-			if s := t.storage(); !kept[s] {
+			if s := t.storage(); !kept[s] && s != g.shared {
 				kept[s] = true
 				out[i].saved += s.bytes()
 			}
@@ -124,12 +136,30 @@ func (g *graph) trailing() int64 {
 	return sum
 }
 
-// working is the most that the forward pass holds when nothing is kept for backward: tensors live until their last use, the input to the
-// end. It is what a checkpointed graph needs on its way forward.
-func (g *graph) working() int64 {
+// working is the most that a checkpointed graph holds on its way forward, when nothing is kept for backward, beyond its input.
+func (g *graph) working() int64 { return g.forwardPeak(map[*tensor]bool{}) - g.input.bytes() }
+
+// excess is by how much the forward pass rises above what it keeps, not counting the extra bytes of its ops.
+func (g *graph) excess() int64 {
+	kept := map[*tensor]bool{}
+	var sum int64
+	for _, o := range g.ops {
+		for _, t := range o.saves {
+			if s := t.storage(); !kept[s] {
+				kept[s] = true
+				sum += s.bytes()
+			}
+		}
+	}
+	return g.forwardPeak(kept) - sum
+}
+
+// forwardPeak is the most that is alive at once in the forward pass: tensors live until their last use, the input and what is kept to the
+// end.
+func (g *graph) forwardPeak(kept map[*tensor]bool) int64 {
 	last := map[*tensor]int{g.input: len(g.ops)}
 	for i, o := range g.ops {
-		for _, t := range slices.Concat(o.in, o.out) {
+		for _, t := range slices.Concat(o.in, o.out, o.holds) {
 			last[t.storage()] = max(last[t.storage()], i)
 		}
 	}
@@ -144,13 +174,13 @@ func (g *graph) working() int64 {
 		}
 		peak = max(peak, alive)
 		for t := range born {
-			if last[t] == i {
+			if last[t] == i && !kept[t] {
 				alive -= t.bytes()
 				delete(born, t)
 			}
 		}
 	}
-	return peak - g.input.bytes()
+	return peak
 }
 
 // A gradient is the storage of an activation's gradient; holders counts the tensors that it waits for.

@@ -8,8 +8,11 @@ import (
 )
 
 // measuredTypes are the model types whose activations agree with simulated runs of the real code to a fraction of a percent
-// (testdata/simulated_cases.json); for others the common layer is an approximation.
-var measuredTypes = []string{"llama", "mistral", "qwen2", "qwen3", "gemma", "gpt2", "gpt_neox"}
+// (testdata/simulated_*.json, TestSimulatedFamilies); for others the common layer is an approximation.
+var measuredTypes = []string{"llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "phi", "phi3",
+	"gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "opt", "falcon", "stablelm", "starcoder2", "olmo", "olmo2", "cohere", "glm", "granite",
+	"smollm3", "bert", "roberta", "distilbert", "electra", "olmoe",
+	"deepseek_v2", "deepseek_v3", "vit"}
 
 const (
 	measuredError   = 0.03 // of activations, logits and temporaries: kernels differ in their working memory

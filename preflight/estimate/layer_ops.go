@@ -4,6 +4,12 @@ import "slices"
 
 // Operations of a block. Each records what autograd keeps for it in PyTorch and in the Python code of transformers.
 
+// hold says that variables of the calling code still name the tensors while the last op runs forward.
+func (b *block) hold(ts ...*tensor) {
+	o := &b.ops[len(b.ops)-1]
+	o.holds = append(o.holds, ts...)
+}
+
 // cast converts to another width; a tensor that has it already stays itself.
 func (b *block) cast(x *tensor, width int64) *tensor {
 	if x.width == width {
@@ -114,8 +120,9 @@ func (b *block) withAdapter(x, y *tensor, a adapter) *tensor {
 		width = b.precision.unsharded()
 	}
 	branch := b.branches[x]
+	input := b.cast(x, width)
 	if branch == nil {
-		branch = b.dropout(b.cast(x, width), b.lora.Dropout)
+		branch = b.dropout(input, b.lora.Dropout)
 	}
 	if b.framework("litgpt") { // one LoRA module for the fused q, k and v, with one dropout
 		b.branches[x] = branch
@@ -132,7 +139,9 @@ func (b *block) withAdapter(x, y *tensor, a adapter) *tensor {
 		}
 		branch = b.add(o, part.out, out)
 	}
-	return b.cast(b.sum(y, b.scaled(branch)), y.width)
+	out := b.sum(y, b.scaled(branch))
+	b.hold(x, input)
+	return b.cast(out, y.width)
 }
 
 // norm is a normalisation over width elements, by the model's kind.
@@ -167,7 +176,11 @@ func (b *block) layerNorm(x *tensor, rows int64) *tensor {
 func (b *block) rmsNorm(x *tensor, rows, width int64) *tensor {
 	wide := b.cast(x, 4)
 	root := b.add(op{name: "norm", in: []*tensor{wide}, saves: []*tensor{wide}, extra: 4 * rows, temp: 8 * x.n}, rows, 4)
-	y := b.add(op{name: "norm", in: []*tensor{wide, root}, saves: []*tensor{wide}, temp: 4 * x.n}, x.n, 4)
+	factor := wide
+	if b.quirk.scalesInput {
+		factor = x
+	}
+	y := b.add(op{name: "norm", in: []*tensor{factor, root}, saves: []*tensor{factor}, temp: 4 * x.n}, x.n, 4)
 	late := b.arch.NormKind == "rms-gemma" || b.quirk.norm32
 	if !late {
 		y = b.cast(y, x.width)
@@ -211,9 +224,9 @@ func (b *block) activation(x *tensor) *tensor {
 	switch kind {
 	case "gelu_new", "gelu_fast", "gelu_python", "gelu_10", "gelu_accurate":
 		if b.autocast && x.width < 4 { // pow runs in fp32 (aten/src/ATen/autocast_mode.h), and what follows it
-			return keep(nil, 14*x.n, 12*x.n, 4)
+			return keep(nil, 14*x.n, 6*x.n, 4)
 		}
-		return keep([]*tensor{x}, 3*x.bytes(), 3*x.bytes(), x.width)
+		return keep([]*tensor{x}, 3*x.bytes(), x.bytes(), x.width)
 	case "quick_gelu":
 		return keep([]*tensor{x}, x.bytes(), x.bytes(), x.width)
 	case "relu":
@@ -223,6 +236,9 @@ func (b *block) activation(x *tensor) *tensor {
 	case "relu2", "relu_squared":
 		y := keep(nil, x.bytes(), x.bytes(), x.width)
 		return y
+	}
+	if b.quirk.pythonGelu {
+		return keep([]*tensor{x}, 0, 3*x.bytes(), x.width)
 	}
 	return keep([]*tensor{x}, 0, 0, x.width)
 }

@@ -43,6 +43,7 @@ type lossMemory struct {
 	forward, backward int64 // peaks
 	gradient          int64 // when the head's matrix product runs backward
 	held              int64 // through the rest of backward
+	working           int64 // beside the peak of backward: gradients that are being added up
 }
 
 // lossMemory is the memory of logits and loss on the last pipeline stage.
@@ -71,7 +72,12 @@ func (r *rank) lossMemory() lossMemory {
 	switch {
 	case rule.chunk > 0:
 		z := 12 * min(rule.chunk, tokens) * vocab
-		return lossMemory{forward: z, backward: z}
+		// backward adds up the chunks' gradients of the head, one beside the sum of those before, and keeps those of its inputs
+		head := tokens * r.arch.Hidden * c
+		if !r.adapters() {
+			head += 2 * vocab * r.arch.Hidden * c
+		}
+		return lossMemory{forward: z, backward: z, working: head}
 	case rule.gradientsAtLoss:
 		// chunks of next_pow2(T / ceil(V/h)) rows, the gradient of the input and that of the head's weight
 		rows := nextPowerOf2(ceilDiv(tokens, ceilDiv(vocab, max(r.arch.Hidden, 1))))
@@ -116,7 +122,7 @@ var sixteenBitLoss = []string{"gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox"}
 func (r *rank) eagerLoss() lossRule {
 	modern := lossRules["none"]
 	switch {
-	case !r.arch.Causal && !r.precision.autocast: // masked language models hand their logits to cross entropy as they are
+	case (!r.arch.Causal || r.arch.CrossAttention) && !r.precision.autocast: // masked and sequence-to-sequence models hand their logits to cross entropy as they are
 		return lossRule{forward: 2 * r.precision.compute, backward: 3 * r.precision.compute}
 	case !r.huggingFace() || !r.older("transformers", 4, 50):
 		return modern

@@ -164,7 +164,7 @@ func (r *rank) adapted() []weight {
 	}
 	var out []weight
 	for _, t := range targets {
-		w := r.slice(t.Tensor, layerUnit, t.Count*r.layers/max(r.arch.Layers, 1))
+		w := r.slice(t.Tensor, layerUnit, t.Count*r.layers/max(r.arch.Blocks(), 1))
 		switch {
 		case strings.Contains(t.Path, "*"):
 		case t.Role == model.Embedding:

@@ -12,11 +12,12 @@ import (
 type stepKind int
 
 const (
-	inPlace   stepKind = iota // one kernel reads and writes everything: no temporaries
-	foreach                   // lists of tensors: one temporary of the size of the parameters
-	loop                      // one parameter after the other: two temporaries of the largest
-	autoStep                  // PyTorch's own choice: foreach on a GPU, loop on a CPU
-	loopInF32                 // one parameter after the other, three fp32 temporaries of the largest
+	inPlace      stepKind = iota // one kernel reads and writes everything: no temporaries
+	foreach                      // lists of tensors: one temporary of the size of the parameters
+	loop                         // one parameter after the other: two temporaries of the largest
+	autoStep                     // PyTorch's own choice: foreach on a GPU, loop on a CPU
+	foreachTwice                 // lists of tensors: two temporaries of the size of the parameters
+	loopInF32                    // one parameter after the other in fp32: two temporaries of the largest, and copies of a 16-bit weight and its gradient
 )
 
 // An optimizer is one row of the table below: to add one, add a row.
@@ -101,14 +102,14 @@ var optimizers = []optimizer{
 	{name: "paged_adamw_8bit", state: blockState(2, 8), step: inPlace, embeddings32: 8, source: bnb + "; pages may move to the host"},
 	{name: "paged_adamw", state: func(w weight, _ int64) int64 { return 8 * w.total() }, step: inPlace, source: bnb + "; pages may move to the host"},
 	{name: "adamw_4bit", state: blockState(2, 4), step: loop, rough: true, source: "torchao low-bit optimizer: blocks of 128 or 256"},
-	{name: "adafactor", state: adafactorState, step: loopInF32, rough: true, source: "Shazeer and Stern 2018; torch/optim/_adafactor.py defaults to the loop"},
+	{name: "adafactor", state: adafactorState, step: loopInF32, rough: true, source: "Shazeer and Stern 2018; transformers/optimization.py (its Trainer's), simulated: 16 bytes an element of the largest 16-bit tensor"},
 	{name: "lion", state: oneState, step: inPlace, source: "Chen et al. 2023: one momentum; bitsandbytes Optimizer1State"},
 	{name: "lion_8bit", state: blockState(1, 8), step: inPlace, embeddings32: 4, source: bnb},
 	{name: "sgd", state: noState, step: inPlace, source: "torch/optim/sgd.py: no state without momentum"},
 	{name: "sgd_momentum", state: oneState, step: inPlace, source: "torch/optim/sgd.py: momentum_buffer of the parameter's dtype"},
 	{name: "muon", state: muonState, step: loop, rough: true, source: "Jordan et al. 2024"},
 	{name: "galore_adamw", state: galoreState, step: loopInF32, rough: true, source: "GaLore galore_projector.py, rank 128"},
-	{name: "adagrad", state: oneState, step: autoStep, source: "torch/optim/adagrad.py: one sum"},
+	{name: "adagrad", state: oneState, step: foreachTwice, source: "torch/optim/adagrad.py: one sum; simulated: two temporaries of the parameters' size"},
 	{name: "rmsprop", state: oneState, step: autoStep, source: "torch/optim/rmsprop.py: square_avg"},
 	{name: "lomo", state: noState, step: loop, rough: true, source: "Lv et al. 2023: no state, fused into backward"},
 	{name: "cpu_adam", state: adamState, step: inPlace, source: "DeepSpeedCPUAdam: updates on the host"},
@@ -159,8 +160,13 @@ func (o optimizer) temporaryBytes(elements, largest, dtype int64, cpu bool) int6
 		return elements * dtype
 	case loop:
 		return 2 * largest * dtype
+	case foreachTwice:
+		return 2 * elements * dtype
 	case loopInF32:
-		return 3 * 4 * largest
+		if dtype < 4 {
+			return 16 * largest
+		}
+		return 8 * largest
 	case inPlace, autoStep:
 	}
 	return 0

@@ -41,6 +41,7 @@ func (r *rank) layout() layout {
 	if r.adapters() {
 		l.params += r.frozenBytes()
 	}
+	l.params += r.bufferBytes()
 	updated := n // elements that this rank's optimizer updates
 	if r.megatron() {
 		r.megatronBuffers(&l, n)

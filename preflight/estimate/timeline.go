@@ -233,7 +233,7 @@ func (m *builder) castCache() int64 {
 // cachedCasts is the copies of checkpointed layers' weights that nothing but autocast's own cache keeps, until the forward pass has left
 // autocast (torch/amp/autocast_mode.py). Only trained weights are cached; stacked experts are not cast at all.
 func (m *builder) cachedCasts() int64 {
-	if !m.precision.autocast || m.adapters() || m.tape.layers == 0 {
+	if !m.precision.autocast || m.adapters() || m.tape.layers == 0 || quirks[m.arch.Type].viewsWeights {
 		return 0
 	}
 	casts := count(m.base, func(w weight) bool { return w.unit == layerUnit && w.Role == model.Linear })
@@ -265,14 +265,14 @@ func (m *builder) backward() []Components {
 	}
 	earlier := m.inFlightBytes(max(m.inFlight-m.chunks, 0)) // backward frees one whole micro-batch of this stage, the rest stays
 	out := []Components{
-		at(0, m.activations(), m.loss.backward, m.castCache()),
+		at(0, m.activations(), m.loss.backward, m.castCache()+m.loss.working),
 		at(grads.final, m.activations(), m.loss.gradient, m.castCache()+m.fresh(grads.final)),
 	}
-	top := earlier + m.tape.outside + m.tape.kept(max(m.layers-1, 0))
+	top := earlier + m.tape.outside + m.tape.kept(max(m.tape.layers-1, 0))
 	bottom := earlier + m.tape.outside
 	out = append(out, m.walkLayer(at, top, grads.final)...)
 	out = append(out, m.walkLayer(at, bottom+m.hoarded(), all-grads.first-grads.layer)...)
-	end[Activations], end[Logits] = earlier, m.loss.held
+	end[Activations], end[Logits] = bottom, m.loss.held
 	end[Temporaries] += m.lastGradients(grads)
 	return append(out, end)
 }
@@ -328,6 +328,9 @@ func (m *builder) walkLayer(at func(produced, activations, logits, live int64) C
 	}
 	left := saved(m.tape.steps)
 	var out []Components
+	if m.tape.checkpointed > 0 { // the end of the recomputation, the gradient of the layer's output beside it
+		out = append(out, at(produced, held+left, m.loss.held, m.tape.excess+m.tape.input))
+	}
 	for _, s := range slices.Backward(m.tape.steps) {
 		g := s.grads / m.layout.gradShards
 		produced += g

@@ -1,9 +1,10 @@
 """Makes the list of cases: small models of every family, each trained in the ways that families differ by.
 
     python cases.py > cases.json
+    python cases.py held-out > cases.json
 
 Sizes are small (so that the simulation is quick), unlike one another (so that a formula cannot be right by coincidence), and such that
-activations outweigh weights. A third of the cases of each family is set apart as "held-out".
+activations outweigh weights. The second list has other sizes, drawn by chance, to judge formulas that were made with the first.
 """
 
 import json
@@ -32,8 +33,8 @@ FAMILIES = {
     "phi": ("PhiForCausalLM", BERT | {"partial_rotary_factor": 0.5}, {}),
     "phi3": ("Phi3ForCausalLM", LLAMA | {"pad_token_id": 0}, {}),
     "gpt2": ("GPT2LMHeadModel", GPT2, NO_DROPOUT_GPT2),
-    "gpt_bigcode": ("GPTBigCodeForCausalLM", GPT2 | {"n_inner": 1536, "multi_query": True}, NO_DROPOUT_GPT2),
-    "gpt_neo": ("GPTNeoForCausalLM", {"hidden_size": 512, "num_layers": 4, "num_heads": 8, "vocab_size": 3072, "max_position_embeddings": 2048,
+    "gpt_bigcode": ("GPTBigCodeForCausalLM", GPT2 | {"n_inner": 1536, "multi_query": True, "n_positions": 1024, "n_ctx": 1024}, NO_DROPOUT_GPT2),
+    "gpt_neo": ("GPTNeoForCausalLM", {"hidden_size": 512, "num_layers": 4, "num_heads": 8, "vocab_size": 3072, "max_position_embeddings": 1024,
                                       "attention_types": [[["global", "local"], 2]], "window_size": 256}, {}),
     "gpt_neox": ("GPTNeoXForCausalLM", BERT | {"rotary_pct": 0.25}, {}),
     "gptj": ("GPTJForCausalLM", GPT2 | {"rotary_dim": 32}, NO_DROPOUT_GPT2),
@@ -55,6 +56,36 @@ FAMILIES = {
     "roberta": ("RobertaForMaskedLM", BERT | {"pad_token_id": 1}, NO_DROPOUT_BERT),
     "distilbert": ("DistilBertForMaskedLM", {"dim": 512, "n_layers": 3, "n_heads": 8, "hidden_dim": 1792, "vocab_size": 3072, "max_position_embeddings": 4096},
                    {"dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0}),
+}
+
+# Families with parts of their own, tried in the first few ways only.
+YOUNG = {
+    "vit": ("ViTForImageClassification", {"hidden_size": 384, "num_hidden_layers": 3, "num_attention_heads": 6, "intermediate_size": 1536,
+                                          "image_size": 224, "patch_size": 16, "num_channels": 3, "hidden_dropout_prob": 0.0,
+                                          "attention_probs_dropout_prob": 0.0}),
+    "t5": ("T5ForConditionalGeneration", {"d_model": 384, "d_kv": 64, "d_ff": 1280, "num_layers": 3, "num_decoder_layers": 3, "num_heads": 6,
+                                          "vocab_size": 3072, "dropout_rate": 0.0, "feed_forward_proj": "relu", "decoder_start_token_id": 0,
+                                          "pad_token_id": 0}),
+    "bart": ("BartForConditionalGeneration", {"d_model": 384, "encoder_layers": 3, "decoder_layers": 3, "encoder_attention_heads": 6,
+                                              "decoder_attention_heads": 6, "encoder_ffn_dim": 1536, "decoder_ffn_dim": 1536, "vocab_size": 3072,
+                                              "max_position_embeddings": 1024, "dropout": 0.0, "attention_dropout": 0.0,
+                                              "activation_dropout": 0.0, "decoder_start_token_id": 2}),
+    "deepseek_v2": ("DeepseekV2ForCausalLM", {"hidden_size": 384, "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 6,
+                                              "intermediate_size": 1280, "vocab_size": 3072, "q_lora_rank": None, "kv_lora_rank": 128,
+                                              "qk_nope_head_dim": 64, "qk_rope_head_dim": 32, "v_head_dim": 64, "n_routed_experts": 8,
+                                              "n_shared_experts": 2, "num_experts_per_tok": 2, "moe_intermediate_size": 256,
+                                              "first_k_dense_replace": 1}),
+    "deepseek_v3": ("DeepseekV3ForCausalLM", {"hidden_size": 384, "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 6,
+                                              "intermediate_size": 1280, "vocab_size": 3072, "q_lora_rank": 192, "kv_lora_rank": 128,
+                                              "qk_nope_head_dim": 64, "qk_rope_head_dim": 32, "v_head_dim": 64, "n_routed_experts": 8,
+                                              "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 256,
+                                              "first_k_dense_replace": 1, "n_group": 2, "topk_group": 1}),
+    "olmoe": ("OlmoeForCausalLM", {"hidden_size": 512, "num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 4,
+                                   "intermediate_size": 320, "vocab_size": 3072, "num_experts": 6, "num_experts_per_tok": 2}),
+    "mpt": ("MptForCausalLM", {"d_model": 512, "n_heads": 8, "n_layers": 3, "vocab_size": 3072, "expansion_ratio": 4, "max_seq_len": 1024}),
+    "electra": ("ElectraForMaskedLM", {"hidden_size": 512, "embedding_size": 128, "num_hidden_layers": 3, "num_attention_heads": 8,
+                                       "intermediate_size": 1792, "vocab_size": 3072, "max_position_embeddings": 1024,
+                                       "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}),
 }
 
 # Ways of training, by what they show. "lora" names all linear modules.
@@ -81,8 +112,8 @@ DROPOUT_WAYS = [
 ]
 MORE = {
     "llama": [
-        {"first_step": True}, {"optimizer": "adamw_fused"}, {"optimizer": "adamw_loop"}, {"optimizer": "sgd"}, {"optimizer": "adafactor"},
-        {"optimizer": "adafactor_hf"}, {"optimizer": "rmsprop"}, {"optimizer": "adagrad"},
+        {"both_steps": True}, {"optimizer": "adamw_fused"}, {"optimizer": "adamw_loop"}, {"optimizer": "sgd"}, {"optimizer": "adafactor"},
+        {"optimizer": "rmsprop"}, {"optimizer": "adagrad"},
         {"checkpointing": "selective:2"}, {"loss": "chunked", "seq_len": 1024}, {"loss": "chunked", "autocast": True, "param_dtype": "fp32"},
         {"method": "lora", "autocast": True, "lora_r": 32}, {"method": "lora", "lora_dropout": 0.05},
         LORA | {"adapter_fp32": True}, LORA | {"autocast": True, "checkpointing": "full"},
@@ -99,20 +130,74 @@ def describe(way):
 
 
 def main():
-    chance = random.Random(20261129)
+    print(json.dumps(develop() if "held-out" not in sys.argv else held_out()))
+
+
+def ways_of(family, still):
+    """What a family is tried with; its own dropout where it has any."""
+    ways = [(still, w) for w in WAYS + MORE.get(family, [])]
+    return ways + [({}, w | {"name": "dropout "}) for w in DROPOUT_WAYS if still]
+
+
+def case(family, config, way, **more):
+    way = dict(way)
+    if "experts" in str(sorted(config)) and "lora_targets" in way:  # PEFT adapts stacked experts in ways of its own
+        way["lora_targets"] = ["q_proj", "k_proj", "v_proj", "o_proj"]
+    return {"name": f"{family}: {way.pop('name', '')}{describe(way)}", "config": config} | way | more
+
+
+def develop():
     cases = []
     for family, (kind, config, still) in FAMILIES.items():
         base = {"model_type": family.split("-")[0], "architectures": [kind]} | config
-        ways = [(base | still, w) for w in WAYS + MORE.get(family, [])]
-        if still:
-            ways += [(base, w | {"name": "dropout "}) for w in DROPOUT_WAYS]
-        for full, way in ways:
-            way = dict(way)
-            if "experts" in str(sorted(full)) and "lora_targets" in way:  # PEFT adapts stacked experts in ways of its own
-                way["lora_targets"] = ["q_proj", "k_proj", "v_proj", "o_proj"]
-            name = f"{family}: {way.pop('name', '')}{describe(way)}"
-            cases.append({"name": name, "config": full, "set": "held-out" if chance.random() < 0.36 else "develop"} | way)
-    json.dump(cases, sys.stdout)
+        cases += [(i, case(family, base | off, way)) for i, (off, way) in enumerate(ways_of(family, still))]
+    for family, (kind, config) in YOUNG.items():
+        base = {"model_type": family, "architectures": [kind]} | config
+        size = {"micro_batch": 8, "seq_len": 197} if family == "vit" else {}  # an image's patches and the class token
+        few = [way for way in WAYS[:5] if not way.get("outputs_kept")]
+        cases += [(i, case(family, base, way) | size) for i, way in enumerate(few)]
+    return [c for _, c in sorted(cases, key=lambda c: c[0])]  # all families first in one way, then in the next
+
+
+def held_out():
+    """Other sizes, drawn by chance, in ways that are mixtures of those above; made after the formulas were."""
+    chance = random.Random(8472)
+    cases = []
+    for family, (kind, config, still) in FAMILIES.items():
+        for number in range(6):
+            base = {"model_type": family.split("-")[0], "architectures": [kind]} | config
+            grow(base, chance)
+            off = still if chance.random() < 0.5 else {}
+            first, second = chance.sample(WAYS, 2)
+            way = second | first | {"micro_batch": chance.choice([1, 2, 3, 5]), "seq_len": chance.choice([200, 320, 512, 768])}
+            if way.get("padded"):
+                way["micro_batch"] = max(way["micro_batch"], 2)
+            if way.get("method") == "lora":
+                way |= {"param_dtype": "bf16", "outputs_kept": False}
+            cases.append(case(family, base | off, way, set="held-out") | {"name": f"{family} {number}: {describe(way)}"})
+    return cases
+
+
+def grow(config, chance):
+    """Changes every size that a config names."""
+    heads = chance.choice([4, 8, 12])
+    width = heads * chance.choice([32, 64, 96])
+    for key in ("hidden_size", "n_embd", "dim", "word_embed_proj_dim"):
+        if key in config:
+            config[key] = width
+    for key in ("num_attention_heads", "n_head", "n_heads", "num_heads"):
+        if key in config:
+            config[key] = heads
+    for key in ("num_key_value_heads", "num_kv_heads"):
+        if config.get(key, 1) > 1:
+            config[key] = chance.choice([2, 4, heads]) if config.get(key) != 8 else heads
+    for key in ("intermediate_size", "ffn_dim", "hidden_dim", "n_inner", "moe_intermediate_size", "shared_expert_intermediate_size"):
+        if key in config:
+            config[key] = 32 * chance.randint(10, 60)
+    for key in ("num_hidden_layers", "n_layer", "n_layers"):
+        if key in config:
+            config[key] = chance.choice([2, 3, 4])
+    config["vocab_size"] = 64 * chance.randint(30, 120)
 
 
 if __name__ == "__main__":

@@ -40,6 +40,8 @@ def _with_fp32_output(op):
         chosen = kwargs.get("dtype") or next((a for a in args if isinstance(a, torch.dtype)), None)
         with torch._C._ExcludeDispatchKeyGuard(_AUTOCAST_CPU):
             if chosen is None and args[0].dtype in (torch.bfloat16, torch.float16):
+                if "softmax" in op.name():
+                    return _Softmax.apply(args[0])
                 args, kwargs = [a for a in args if a is not None], kwargs | {"dtype": torch.float32}
             return op(*args, **kwargs)
 
@@ -55,6 +57,34 @@ def cuda_autocast():
             op = getattr(getattr(torch.ops.aten, base), overload or "default")
             library.impl(name, wrap(op), "AutocastCPU", allow_override=True)
     return library
+
+
+class _Softmax(torch.autograd.Function):
+    """Softmax or its logarithm from 16 bit to fp32 in one kernel, and back in one (aten/src/ATen/native/cuda/SoftMax.cu: half_to_float)."""
+
+    @staticmethod
+    def forward(ctx, x):
+        out = torch.empty_like(x, dtype=torch.float32)
+        ctx.save_for_backward(out)
+        ctx.width = x.dtype
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        (out,) = ctx.saved_tensors
+        return torch.empty_like(out, dtype=ctx.width)
+
+
+def _widens(x, dtype):
+    autocast = torch.is_autocast_enabled("cpu") and dtype is None
+    return x.dtype in (torch.bfloat16, torch.float16) and (autocast or dtype is torch.float32)
+
+
+def _softmax(original):
+    def kernel(x, dim=None, _stacklevel=3, dtype=None):
+        return _Softmax.apply(x) if _widens(x, dtype) else original(x, dim=dim, dtype=dtype)
+
+    return kernel
 
 
 class _Dropout(torch.autograd.Function):
@@ -134,7 +164,7 @@ def _attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=No
     if torch.is_autocast_enabled("cpu"):
         dtype = torch.get_autocast_dtype("cpu")
         q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
-    if q.dtype is not torch.float32 and attn_mask is None and q.shape[-1] <= 256:
+    if q.dtype is not torch.float32 and attn_mask is None and q.shape[-1] == v.shape[-1] <= 256:
         return _Flash.apply(q, k, v)
     if attn_mask is not None and attn_mask.dtype is torch.bool:
         attn_mask = torch.empty(attn_mask.shape, dtype=q.dtype)
@@ -152,10 +182,15 @@ CUDA_RESULTS = {torch.ops.aten.native_layer_norm.default: _fp32_statistics}
 @contextlib.contextmanager
 def cuda_kernels():
     """Within it, models on CPU tensors behave as on a GPU."""
-    saved = F.dropout, F.scaled_dot_product_attention
+    names = ("dropout", "scaled_dot_product_attention", "softmax", "log_softmax")
+    saved = {name: getattr(F, name) for name in names}
     library = cuda_autocast()
-    F.dropout, F.scaled_dot_product_attention = _dropout, _attention
+    replaced = {"dropout": _dropout, "scaled_dot_product_attention": _attention}
+    replaced |= {name: _softmax(saved[name]) for name in ("softmax", "log_softmax")}
     try:
+        for name, kernel in replaced.items():
+            setattr(F, name, kernel)
         yield library
     finally:
-        F.dropout, F.scaled_dot_product_attention = saved
+        for name, kernel in saved.items():
+            setattr(F, name, kernel)
