@@ -41,14 +41,6 @@ type Check[F any] struct {
 // Params are a check's thresholds, as the checklist file gives them. Their names say the unit (fail_percent, warn_mib).
 type Params map[string]float64
 
-// Get returns the named threshold, or fallback when the checklist does not set it.
-func (p Params) Get(name string, fallback float64) float64 {
-	if v, ok := p[name]; ok {
-		return v
-	}
-	return fallback
-}
-
 // Policy is what a user decides for one invocation.
 type Policy struct {
 	Skip  []string // these are not judged and shown as skipped

@@ -118,7 +118,7 @@ func TestThresholds(t *testing.T) {
 	if _, err := Run(list, checks, 0, Policy{}); err != nil {
 		t.Fatal(err)
 	}
-	if got.Get("low", -1) != 1 || got.Get("high", -1) != 7 || got.Get("other", 5) != 5 {
+	if got["low"] != 1 || got["high"] != 7 || len(got) != 2 {
 		t.Errorf("thresholds %v", got)
 	}
 	if checks[0].Defaults["high"] != 2 {

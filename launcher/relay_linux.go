@@ -19,9 +19,9 @@ import (
 // they are: the one must stay a terminal, the other can be read afterwards.
 //
 // The command writes into a pipe of ours, and a process of its own moves the bytes on: with tee(2) into the copy and with splice(2) to
-// where they were meant to go. So bytes leave the pipe only as they arrive at their end, and nothing is lost whoever dies: when oomguard
-// is killed, the relay goes on until the last writer has closed the pipe; when the relay is killed, oomguard, which holds the pipe open
-// too, starts another one that continues with the next byte.
+// where they were meant to go. So bytes leave the pipe only as they arrive at their end, and nothing is lost when one of the two dies:
+// when oomguard is killed, the relay goes on until the last writer has closed the pipe; when the relay is killed, oomguard, which holds the
+// pipe open too, starts another one that continues with the next byte. Killing both at the same moment breaks the pipe.
 type Relay struct {
 	// Stdout and Stderr are what the command is to be given: our pipe, or the stream as it was.
 	Stdout, Stderr *os.File

@@ -2,7 +2,6 @@ package monitor
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"sort"
 	"strings"
@@ -264,15 +263,4 @@ func (rec *Recording) Output() string {
 		}
 	}
 	return b.String()
-}
-
-// RemoveProbeDir removes the probe's own folder after its records were copied.
-func RemoveProbeDir(dir string) error {
-	if dir == "" {
-		return nil
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("remove the probe's folder: %w", err)
-	}
-	return nil
 }

@@ -17,9 +17,8 @@ import (
 	"oomguard/preflight/plan"
 )
 
-// complete adds to a run's document what its folder holds: the recording, and the comparison with the estimate. probed: the ranks were
-// given the probe, so that one that is silent is worth a word.
-func complete(store *monitor.Store, doc *report.Run, probed bool) {
+// complete adds to a run's document what its folder holds: the recording, and the comparison with the estimate.
+func complete(store *monitor.Store, doc *report.Run) {
 	rec, err := monitor.Load(store)
 	if err != nil {
 		doc.Missing = append(doc.Missing, err.Error())
@@ -29,11 +28,11 @@ func complete(store *monitor.Store, doc *report.Run, probed bool) {
 	doc.Comparison = report.Compare(doc.Estimate, rec)
 	doc.PeakStage, doc.Bottleneck = bottleneck(doc.Estimate, rec)
 	doc.Missing = append(doc.Missing, rec.Missing...)
-	doc.Missing = append(doc.Missing, silentRanks(doc, probed)...)
+	doc.Missing = append(doc.Missing, silentRanks(doc)...)
 }
 
 // silentRanks says which ranks were started and not heard of, and which lost events.
-func silentRanks(doc *report.Run, probed bool) []string {
+func silentRanks(doc *report.Run) []string {
 	heard := map[int]bool{}
 	var out []string
 	for _, r := range doc.Recording.Ranks {
@@ -42,7 +41,7 @@ func silentRanks(doc *report.Run, probed bool) []string {
 		}
 		out = append(out, r.Notes...)
 	}
-	if !probed {
+	if !doc.Probed {
 		return out
 	}
 	if len(doc.Recording.Ranks) == 0 && (doc.Exit == nil || len(doc.Exit.Ranks) == 0) {

@@ -143,12 +143,18 @@ func TestHistory(t *testing.T) {
 // TestSilentRanksAreNamed: ranks that were started and never heard of are in the report, with why.
 func TestSilentRanksAreNamed(t *testing.T) {
 	doc := aRun(0, monitor.Rank{Rank: 0, PID: 11, Stages: make([]monitor.StagePeak, 1)})
+	doc.Probed = true
 	doc.Exit.Ranks = []launcher.RankExit{{Rank: 0, PID: 11}, {Rank: 1, PID: 12}}
-	if got := strings.Join(silentRanks(&doc, true), "\n"); !strings.Contains(got, "from rank 1:") || strings.Contains(got, "rank 0") {
+	if got := strings.Join(silentRanks(&doc), "\n"); !strings.Contains(got, "from rank 1:") || strings.Contains(got, "rank 0") {
 		t.Errorf("missing: %q", got)
 	}
 	doc.Recording, doc.Exit.Ranks = &monitor.Recording{}, nil
-	if got := silentRanks(&doc, true); len(got) != 1 || !strings.Contains(got[0], "imported torch") {
+	doc.Probed = false
+	if got := silentRanks(&doc); len(got) != 0 {
+		t.Errorf("without the probe nobody is expected to speak: %q", got)
+	}
+	doc.Probed = true
+	if got := silentRanks(&doc); len(got) != 1 || !strings.Contains(got[0], "imported torch") {
 		t.Errorf("missing: %q", got)
 	}
 }

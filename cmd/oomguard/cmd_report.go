@@ -54,7 +54,7 @@ func rebuild(env environment, store *monitor.Store) (report.Run, error) {
 	if err := monitor.Adopt(store, doc.PrivateDir, scrub); err != nil {
 		doc.Missing = append(doc.Missing, err.Error())
 	}
-	complete(store, &doc, true)
+	complete(store, &doc)
 	if doc.Recording != nil && over(doc.Recording) { // the ranks write no more, and what they wrote is in the run folder now
 		if err := os.RemoveAll(doc.PrivateDir); err != nil {
 			doc.Missing = append(doc.Missing, fmt.Sprintf("the private folder could not be removed: %v", err))

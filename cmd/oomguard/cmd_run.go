@@ -128,6 +128,7 @@ func (s *session) launch(devices gpu.Source, out output) error {
 	probeEnv := s.openProbe()
 	oomKills := preflight.CgroupOOMKills("/")
 	relay := s.openRelay()
+	s.remember()
 	proc, err := launcher.Start(launcher.Command{
 		Argv: s.argv, Env: append(probeEnv, s.options.environ...), Dir: s.env.dir,
 		Stdin: s.env.stdin, Stdout: relay.Stdout, Stderr: relay.Stderr,

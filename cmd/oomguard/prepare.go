@@ -84,7 +84,7 @@ func estimateJob(in estimate.Input) (*estimate.Estimate, error) {
 }
 
 func estimateOptions(c *cli.Context) (estimate.Options, error) {
-	o := estimate.Options{ActivationBytes: -1, ContextBytes: -1}
+	o := estimate.DefaultOptions()
 	var err error
 	if o.HeadroomPercent, err = parseHeadroom(c.String("headroom")); err != nil {
 		return o, err

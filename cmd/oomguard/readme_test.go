@@ -1,8 +1,11 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -29,4 +32,58 @@ func TestReadme(t *testing.T) {
 	if list := strings.Join(model.Types(), " "); !strings.Contains(strings.Join(strings.Fields(readme), " "), list) {
 		t.Errorf("README.md does not list the model types as %s", list)
 	}
+}
+
+// TestReadmeExamples: the commands that the README shows with their output print those very lines.
+func TestReadmeExamples(t *testing.T) {
+	data, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	model := llama8B(t)
+	exe := program(t)
+	examples := 0
+	var out string
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimSpace(line)
+		words, isCommand := strings.CutPrefix(line, "$ oomguard ")
+		switch {
+		case isCommand:
+			examples++
+			cmd := exec.Command(exe, strings.Fields(strings.ReplaceAll(words, "./llama-3-8b", model))...)
+			cmd.Env = append(os.Environ(), "NO_COLOR=1")
+			text, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Errorf("%s: %v\n%s", line, err, text)
+			}
+			out = string(text)
+		case line == "```":
+			out = ""
+		case out != "" && line != "..." && !strings.Contains(out, line):
+			t.Errorf("README.md shows %q, which is not in\n%s", line, out)
+		}
+	}
+	if examples < 2 {
+		t.Errorf("found %d examples: the test looks at the wrong thing", examples)
+	}
+}
+
+// llama8B is a folder with the published config.json of Llama-3-8B.
+func llama8B(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile("../../preflight/model/testdata/configs/meta-llama__Meta-Llama-3-8B.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var published struct {
+		Config json.RawMessage `json:"config"`
+	}
+	if err := json.Unmarshal(data, &published); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), published.Config, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }

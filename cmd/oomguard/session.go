@@ -30,7 +30,6 @@ type session struct {
 	scrub   *monitor.Scrubber
 	store   *monitor.Store // nil: nothing can be recorded
 	tail    outputTail
-	probed  bool // the probe is in place
 	doc     report.Run
 }
 
@@ -117,7 +116,17 @@ func (s *session) openPrivate() error {
 		return err
 	}
 	s.doc.PrivateDir = dir
-	return s.store.WriteMeta(s.doc)
+	return nil
+}
+
+// remember writes down what is known before the start, for a report after oomguard was killed.
+func (s *session) remember() {
+	if s.store == nil {
+		return
+	}
+	if err := s.store.WriteMeta(s.doc); err != nil {
+		s.missing("%v", err)
+	}
 }
 
 // openProbe installs the probe and returns the command's environment.
@@ -137,7 +146,7 @@ func (s *session) openProbe() []string {
 		s.missing("memory by stage: the probe could not be installed: %v", err)
 		return s.env.environ
 	}
-	s.probed = true
+	s.doc.Probed = true
 	env := probe.Env(s.env.environ, s.doc.PrivateDir)
 	if s.prep.job.Launcher.Or("") == "python" {
 		env = append(env, "OOMGUARD_SINGLE=1")
@@ -182,7 +191,7 @@ func (s *session) watch(proc *launcher.Process, devices gpu.Source) *monitor.Wat
 		return nil
 	}
 	probeDir := ""
-	if s.probed {
+	if s.doc.Probed {
 		probeDir = s.doc.PrivateDir
 	}
 	if s.prep.devices == nil {
@@ -210,7 +219,7 @@ func (s *session) finish(exit launcher.Exit, oomKills int64, out output) {
 	s.doc.Exit = &exit
 	text := s.scrub.Text(s.tail.read() + launcher.ReadTail(s.outputCopy()))
 	if s.store != nil {
-		complete(s.store, &s.doc, s.probed)
+		complete(s.store, &s.doc)
 		if s.doc.Recording != nil {
 			text += s.doc.Recording.Output()
 		}

@@ -34,6 +34,8 @@ type Run struct {
 	Refused   bool   `json:"refused"` // the checklist refused it: nothing was started
 	// PrivateDir holds what the ranks report and print while the run lives; it is gone when oomguard has seen the end.
 	PrivateDir string `json:"private_dir,omitempty"`
+	// Probed: the ranks were given the probe, so that one that is silent is worth a word.
+	Probed bool `json:"probed"`
 	// Simulated: the out-of-memory error of this run was raised on purpose without a GPU.
 	Simulated bool `json:"simulated,omitempty"`
 
