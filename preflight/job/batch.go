@@ -3,13 +3,14 @@ package job
 import (
 	"fmt"
 	"math"
+	"oomguard/preflight/job/document"
 )
 
 // A batchNumber is one of DeepSpeed's three batch numbers.
 type batchNumber struct {
 	key    string
-	value  int   // 0: unknown
-	given  *node // where the file gives a number; nil: absent or "auto"
+	value  int            // 0: unknown
+	given  *document.Node // where the file gives a number; nil: absent or "auto"
 	auto   bool
 	origin string // of a value that the file decides; "" when Trainer does
 }
@@ -54,20 +55,20 @@ func (r *reader) readBatchOfDeepSpeed() {
 // batchNumber reads one number of the file; ok is false when what stands there is not one, which is then recorded.
 func (r *reader) batchNumber(key string) (b *batchNumber, ok bool) {
 	b = &batchNumber{key: key}
-	n := r.deepspeed.doc.get(key)
-	if n == nil || n.auto() || n.value == nil {
-		b.auto = n.auto()
+	n := r.deepspeed.doc.Get(key)
+	if n == nil || n.Auto() || n.Value == nil {
+		b.auto = n.Auto()
 		return b, true
 	}
-	value, err := n.integer()
+	value, err := n.Integer()
 	if err == nil && (value < 1 || value > math.MaxInt32) {
-		err = n.wrong("a whole number from 1")
+		err = n.Wrong("a whole number from 1")
 	}
 	if err != nil {
 		r.problem(err)
 		return b, false
 	}
-	b.value, b.given, b.origin = int(value), n, n.origin()
+	b.value, b.given, b.origin = int(value), n, n.Origin()
 	return b, true
 }
 

@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"oomguard/preflight/job/document"
 	"slices"
 	"strings"
 )
@@ -11,7 +12,7 @@ const UnknownSize = -1
 
 // A deepspeedFile is a DeepSpeed configuration before its "auto" values are filled.
 type deepspeedFile struct {
-	doc  *node
+	doc  *document.Node
 	file string
 	// filled: Hugging Face's Trainer replaces "auto" (transformers integrations/deepspeed.py); a native script does not.
 	filled bool
@@ -68,8 +69,8 @@ func (r *reader) readDeepSpeed() {
 	doc, problems, err := r.deepspeedDocument(a)
 	r.job.Problems = append(r.job.Problems, problems...)
 	if err == nil {
-		if _, ok := doc.value.(map[string]*node); !ok {
-			err = doc.wrong("an object with DeepSpeed's settings")
+		if _, ok := doc.Value.(map[string]*document.Node); !ok {
+			err = doc.Wrong("an object with DeepSpeed's settings")
 		}
 	}
 	if err != nil {
@@ -77,7 +78,7 @@ func (r *reader) readDeepSpeed() {
 		r.lostSharding("the DeepSpeed configuration could not be read")
 		return
 	}
-	d := &deepspeedFile{doc: doc, file: doc.file, filled: r.family.huggingFace()}
+	d := &deepspeedFile{doc: doc, file: doc.File, filled: r.family.huggingFace()}
 	r.deepspeed = d
 	r.checkAuto(d)
 	r.readStage(d)
@@ -85,9 +86,9 @@ func (r *reader) readDeepSpeed() {
 	r.readDeepSpeedOptimizer(d)
 }
 
-func (r *reader) deepspeedDocument(a argument) (*node, []error, error) {
+func (r *reader) deepspeedDocument(a argument) (*document.Node, []error, error) {
 	if a.node != nil {
-		if _, inline := a.node.value.(map[string]*node); inline {
+		if _, inline := a.node.Value.(map[string]*document.Node); inline {
 			return a.node, nil, nil
 		}
 	}
@@ -108,39 +109,39 @@ func (r *reader) checkAuto(d *deepspeedFile) {
 	if !d.filled { // the script's own code may fill it in; such values stay unknown
 		return
 	}
-	d.doc.walk(func(n *node) {
-		path := strings.TrimPrefix(n.path, d.doc.path+".")
+	d.doc.Walk(func(n *document.Node) {
+		path := strings.TrimPrefix(n.Path, d.doc.Path+".")
 		filled := slices.ContainsFunc(autoPaths(), func(p string) bool {
 			return path == p || strings.HasSuffix(p, ".") && strings.HasPrefix(path, p)
 		})
-		if n.auto() && !filled {
+		if n.Auto() && !filled {
 			r.contradiction(n, "%s is \"auto\", which Hugging Face's Trainer does not fill in for this key; write the number or word itself", path)
 		}
 	})
 }
 
 // contradiction is a problem at a place of a file that also ends the job.
-func (r *reader) contradiction(at *node, format string, values ...any) {
-	err := fmt.Errorf("%s: "+format, append([]any{at.origin()}, values...)...)
-	r.fail(err.Error(), at.origin())
+func (r *reader) contradiction(at *document.Node, format string, values ...any) {
+	err := fmt.Errorf("%s: "+format, append([]any{at.Origin()}, values...)...)
+	r.fail(err.Error(), at.Origin())
 	r.problem(err)
 }
 
 func (r *reader) readStage(d *deepspeedFile) {
-	zero := d.doc.get("zero_optimization")
+	zero := d.doc.Get("zero_optimization")
 	stage := int64(0)
 	origin := d.file + ": no zero_optimization.stage, DeepSpeed's default is 0"
-	if n := zero.get("stage"); n != nil && !n.auto() {
+	if n := zero.Get("stage"); n != nil && !n.Auto() {
 		var err error
-		if stage, err = n.integer(); err == nil && (stage < 0 || stage > 3) {
-			err = n.wrong("a stage from 0 to 3")
+		if stage, err = n.Integer(); err == nil && (stage < 0 || stage > 3) {
+			err = n.Wrong("a stage from 0 to 3")
 		}
 		if err != nil {
 			r.problem(err)
 			r.job.Sharding.Unknown("the ZeRO stage could not be read")
 			return
 		}
-		origin = n.origin()
+		origin = n.Origin()
 	}
 	sharding := "ddp" // stage 0 is plain data parallelism
 	if stage > 0 {
@@ -150,35 +151,35 @@ func (r *reader) readStage(d *deepspeedFile) {
 
 	offload := Offload{Optimizer: r.device(zero, "offload_optimizer", "cpu_offload"), Params: r.device(zero, "offload_param", "cpu_offload_param")}
 	where := d.file
-	if n := zero.first("offload_optimizer", "offload_param", "cpu_offload", "cpu_offload_param"); n != nil {
-		where = n.origin()
+	if n := zero.First("offload_optimizer", "offload_param", "cpu_offload", "cpu_offload_param"); n != nil {
+		where = n.Origin()
 	}
 	r.job.Offload.Offer(offload, where)
 }
 
 // device is where a kind of state lives: a section with a device, or the boolean of older versions.
-func (r *reader) device(zero *node, section, old string) string {
-	if n := zero.get(section, "device"); n != nil {
-		word, err := n.text()
+func (r *reader) device(zero *document.Node, section, old string) string {
+	if n := zero.Get(section, "device"); n != nil {
+		word, err := n.Text()
 		if err == nil && !slices.Contains([]string{"none", "cpu", "nvme"}, word) {
-			err = n.wrong("none, cpu or nvme")
+			err = n.Wrong("none, cpu or nvme")
 		}
 		if err == nil {
 			return word
 		}
 		r.problem(err)
 	}
-	if n := zero.get(old); n != nil && r.nodeBool(n, false) {
+	if n := zero.Get(old); n != nil && r.nodeBool(n, false) {
 		return "cpu"
 	}
 	return "none"
 }
 
-func (r *reader) nodeBool(n *node, fallback bool) bool {
-	if n == nil || n.auto() {
+func (r *reader) nodeBool(n *document.Node, fallback bool) bool {
+	if n == nil || n.Auto() {
 		return fallback
 	}
-	value, err := n.boolean()
+	value, err := n.Boolean()
 	if err != nil {
 		r.problem(err)
 		return fallback
@@ -188,42 +189,42 @@ func (r *reader) nodeBool(n *node, fallback bool) bool {
 
 // readHalf decides bf16 and fp16, and compares them with Trainer's flags, which must say the same.
 func (r *reader) readHalf(d *deepspeedFile) {
-	enabled := func(section *node, flags ...string) bool {
+	enabled := func(section *document.Node, flags ...string) bool {
 		asked := slices.ContainsFunc(flags, r.on)
-		n := section.get("enabled")
-		d.open = d.open || n.auto() && !d.filled
+		n := section.Get("enabled")
+		d.open = d.open || n.Auto() && !d.filled
 		value := r.nodeBool(n, asked && d.filled && n != nil)
-		if n != nil && d.filled && !n.auto() && value != asked {
+		if n != nil && d.filled && !n.Auto() && value != asked {
 			r.contradiction(n, "%s is %t, but Trainer's --%s is %t, and it refuses to start when they differ; write \"auto\" here or change the argument",
-				n.path, value, flags[0], asked)
+				n.Path, value, flags[0], asked)
 		}
 		return value
 	}
-	bf16 := d.doc.first("bf16", "bfloat16")
-	fp16 := d.doc.get("fp16")
+	bf16 := d.doc.First("bf16", "bfloat16")
+	fp16 := d.doc.Get("fp16")
 	d.origin, d.master = d.file, true
 	if enabled(bf16, "bf16", "bf16_full_eval") {
-		d.half, d.origin = "bf16", bf16.get("enabled").origin()
-		d.master = !r.nodeBool(bf16.get("bf16_master_weights_and_grads"), false)
+		d.half, d.origin = "bf16", bf16.Get("enabled").Origin()
+		d.master = !r.nodeBool(bf16.Get("bf16_master_weights_and_grads"), false)
 	}
 	if enabled(fp16, "fp16", "fp16_full_eval") {
 		if d.half != "" {
-			r.contradiction(fp16.get("enabled"), "bf16 and fp16 are both enabled, and DeepSpeed refuses to start with both; disable one")
+			r.contradiction(fp16.Get("enabled"), "bf16 and fp16 are both enabled, and DeepSpeed refuses to start with both; disable one")
 			return
 		}
-		d.half, d.origin = "fp16", fp16.get("enabled").origin()
-		d.master = !r.nodeBool(fp16.get("fp16_master_weights_and_grads"), false)
+		d.half, d.origin = "fp16", fp16.Get("enabled").Origin()
+		d.master = !r.nodeBool(fp16.Get("fp16_master_weights_and_grads"), false)
 	}
 }
 
 // readDeepSpeedOptimizer reads the optimizer section; with one, Trainer's --optim has no effect. DeepSpeed builds FusedAdam for Adam
 // and AdamW, its CPU Adam when the optimizer is offloaded (deepspeed/runtime/engine.py, _configure_basic_optimizer).
 func (r *reader) readDeepSpeedOptimizer(d *deepspeedFile) {
-	n := d.doc.get("optimizer", "type")
+	n := d.doc.Get("optimizer", "type")
 	if n == nil {
 		return
 	}
-	kind, err := n.text()
+	kind, err := n.Text()
 	if err != nil {
 		r.problem(err)
 		return
@@ -233,13 +234,13 @@ func (r *reader) readDeepSpeedOptimizer(d *deepspeedFile) {
 		switch {
 		case r.job.Offload.Value.Optimizer != "none":
 			name = "cpu_adam"
-		case r.nodeBool(d.doc.get("optimizer", "params", "torch_adam"), false):
+		case r.nodeBool(d.doc.Get("optimizer", "params", "torch_adam"), false):
 			name = "adamw"
 		default:
 			name = "adamw_fused"
 		}
 	}
-	r.job.Optimizer.Offer(name, n.origin())
+	r.job.Optimizer.Offer(name, n.Origin())
 }
 
 // resolveDeepSpeed fills ds_resolved once everything else is known.
@@ -268,21 +269,21 @@ func (r *reader) resolveDeepSpeed() {
 	out.GradientAccumulationSteps = j.GradAccum.Or(UnknownSize)
 	out.TrainBatchSize = j.GlobalBatch.Or(UnknownSize)
 	out.OffloadOptimizer, out.OffloadParam = j.Offload.Value.Optimizer, j.Offload.Value.Params
-	section := d.doc.get("zero_optimization")
+	section := d.doc.Get("zero_optimization")
 	for _, size := range deepspeedSizes() {
-		*size.field(out) = r.size(section.first(size.keys...), size)
+		*size.field(out) = r.size(section.First(size.keys...), size)
 	}
-	out.OverlapComm = r.nodeBool(section.get("overlap_comm"), out.Stage == 3) // None means only for stage 3
-	out.ContiguousGradients = r.nodeBool(section.get("contiguous_gradients"), true)
-	if n := section.get("offload_optimizer", "ratio"); n != nil {
-		if ratio, err := n.float(); err != nil {
+	out.OverlapComm = r.nodeBool(section.Get("overlap_comm"), out.Stage == 3) // None means only for stage 3
+	out.ContiguousGradients = r.nodeBool(section.Get("contiguous_gradients"), true)
+	if n := section.Get("offload_optimizer", "ratio"); n != nil {
+		if ratio, err := n.Float(); err != nil {
 			r.problem(err)
 		} else {
 			out.OffloadOptimizerRatio = ratio
 		}
 	}
-	if n := d.doc.get("data_types", "grad_accum_dtype"); n != nil && n.value != nil {
-		word, err := n.text()
+	if n := d.doc.Get("data_types", "grad_accum_dtype"); n != nil && n.Value != nil {
+		word, err := n.Text()
 		if err != nil {
 			r.problem(err)
 		}
@@ -296,19 +297,19 @@ func (r *reader) resolveDeepSpeed() {
 }
 
 // size reads one size; "auto" needs the model's hidden size.
-func (r *reader) size(n *node, s deepspeedSize) int64 {
-	if n == nil || n.value == nil {
+func (r *reader) size(n *document.Node, s deepspeedSize) int64 {
+	if n == nil || n.Value == nil {
 		return s.fallback
 	}
-	if n.auto() {
+	if n.Auto() {
 		if a := r.job.Architecture; s.auto != nil && a != nil && a.Hidden > 0 {
 			return s.auto(a.Hidden)
 		}
 		return UnknownSize
 	}
-	value, err := n.integer()
+	value, err := n.Integer()
 	if err == nil && value < 0 {
-		err = n.wrong("a number of elements")
+		err = n.Wrong("a number of elements")
 	}
 	if err != nil {
 		r.problem(err)

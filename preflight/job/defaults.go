@@ -13,8 +13,8 @@ const (
 	trainerGradAccum  = 1
 )
 
-// applyDefaults fills what nobody said with the framework's defaults: only where the framework is known.
-func (r *reader) applyDefaults() {
+// trainerDefaults fills what nobody said with the defaults of Hugging Face's Trainer, where it is behind the script.
+func (r *reader) trainerDefaults() {
 	if !r.family.huggingFace() {
 		return
 	}

@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"oomguard/preflight/job/document"
 	"slices"
 	"strings"
 )
@@ -20,7 +21,7 @@ func (r *reader) readFSDP() {
 	}
 	words := strings.FieldsFunc(strings.ToLower(strings.Join(a.list, " ")), func(c rune) bool { return c == ' ' || c == ',' })
 	if len(words) > 0 {
-		if on, ok := parseBool(words[0]); ok { // newer versions: fsdp is a boolean
+		if on, ok := document.ParseBool(words[0]); ok { // newer versions: fsdp is a boolean
 			if !on {
 				return
 			}
@@ -52,21 +53,21 @@ func (r *reader) readFSDP() {
 }
 
 // fsdpConfig reads --fsdp_config; a nil document when there is none.
-func (r *reader) fsdpConfig() (doc *node, ok bool) {
+func (r *reader) fsdpConfig() (doc *document.Node, ok bool) {
 	a, given := r.args["fsdp_config"]
 	if !given {
 		return nil, true
 	}
 	if a.node != nil {
-		if _, inline := a.node.value.(map[string]*node); inline {
+		if _, inline := a.node.Value.(map[string]*document.Node); inline {
 			return a.node, true
 		}
 	}
 	doc, problems, err := r.jsonFile(a.text)
 	r.job.Problems = append(r.job.Problems, problems...)
 	if err == nil {
-		if _, object := doc.value.(map[string]*node); !object {
-			err = doc.wrong("an object with FSDP's settings")
+		if _, object := doc.Value.(map[string]*document.Node); !object {
+			err = doc.Wrong("an object with FSDP's settings")
 		}
 	}
 	if err != nil {
@@ -76,9 +77,9 @@ func (r *reader) fsdpConfig() (doc *node, ok bool) {
 }
 
 // fsdpKey finds a key with or without the prefix fsdp_, which Trainer strips.
-func fsdpKey(config *node, key string) *node { return config.first(key, "fsdp_"+key) }
+func fsdpKey(config *document.Node, key string) *document.Node { return config.First(key, "fsdp_"+key) }
 
-func (r *reader) applyFSDP(a argument, words []string, strategy string, config *node) {
+func (r *reader) applyFSDP(a argument, words []string, strategy string, config *document.Node) {
 	j := r.job
 	if r.fsdp {
 		r.fsdpVersion(config, &j.FSDPVersion)
@@ -95,7 +96,7 @@ func (r *reader) applyFSDP(a argument, words []string, strategy string, config *
 	j.Sharding.Offer(strategy, origin)
 
 	offload := Offload{Optimizer: "none", Params: "none"}
-	if slices.Contains(words, "offload") || r.nodeBool(config.first("cpu_offload", "offload_params", "fsdp_offload_params"), false) {
+	if slices.Contains(words, "offload") || r.nodeBool(config.First("cpu_offload", "offload_params", "fsdp_offload_params"), false) {
 		offload = Offload{Optimizer: "cpu", Params: "cpu"}
 	}
 	j.Offload.Offer(offload, a.origin)
@@ -109,17 +110,17 @@ func (r *reader) applyFSDP(a argument, words []string, strategy string, config *
 	}
 	j.FSDPWrap.Offer(wrap, a.origin)
 	if n := fsdpKey(config, "activation_checkpointing"); n != nil && r.nodeBool(n, false) {
-		j.Checkpointing.Offer("full", n.origin())
+		j.Checkpointing.Offer("full", n.Origin())
 	}
 }
 
 // fsdpWrapsBySize: min_num_params above zero replaces the wrapping by layer class.
-func (r *reader) fsdpWrapsBySize(config *node) bool {
+func (r *reader) fsdpWrapsBySize(config *document.Node) bool {
 	n := fsdpKey(config, "min_num_params")
 	if n == nil {
 		return false
 	}
-	count, err := n.integer()
+	count, err := n.Integer()
 	if err != nil {
 		r.problem(err)
 	}
@@ -127,17 +128,17 @@ func (r *reader) fsdpWrapsBySize(config *node) bool {
 }
 
 // fsdpVersion: Trainer's default is 1 up to transformers 5.2; a later release, whose number is not known here, makes it 2.
-func (r *reader) fsdpVersion(config *node, set *Setting[int]) {
+func (r *reader) fsdpVersion(config *document.Node, set *Setting[int]) {
 	if n := fsdpKey(config, "version"); n != nil {
-		version, err := n.integer()
+		version, err := n.Integer()
 		if err == nil && version != 1 && version != 2 {
-			err = n.wrong("1 or 2")
+			err = n.Wrong("1 or 2")
 		}
 		if err != nil {
 			r.problem(err)
 			return
 		}
-		set.Offer(int(version), n.origin())
+		set.Offer(int(version), n.Origin())
 		return
 	}
 	switch newer, known := r.atLeast("transformers", 5, 3); {

@@ -222,7 +222,7 @@ func (r *reader) autocast() (dtype, origin string) {
 		return "fp16", r.args["fp16"].origin
 	}
 	const variable = "ACCELERATE_MIXED_PRECISION"
-	if word := r.src.Getenv(variable); r.family.huggingFace() && (word == "bf16" || word == "fp16") {
+	if word := r.getenv(variable); r.family.huggingFace() && (word == "bf16" || word == "fp16") {
 		return word, "environment " + variable
 	}
 	return "", ""

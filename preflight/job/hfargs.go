@@ -2,17 +2,18 @@ package job
 
 import (
 	"fmt"
+	"oomguard/preflight/job/document"
 	"os"
 	"strings"
 )
 
 // An argument is one option of the training script, as HfArgumentParser would store it.
 type argument struct {
-	text   string   // "" when bare
-	list   []string // words of a list option
-	bare   bool     // given without a value
-	node   *node    // the value in a JSON file of arguments; nil on the command line
-	origin string   // "command line --bf16", "args.json:7"
+	text   string         // "" when bare
+	list   []string       // words of a list option
+	bare   bool           // given without a value
+	node   *document.Node // the value in a JSON file of arguments; nil on the command line
+	origin string         // "command line --bf16", "args.json:7"
 }
 
 type argumentKind int
@@ -141,7 +142,7 @@ func (g *grammar) resolve(option string) (name string, negated bool) {
 func (g *grammar) value(a *argument, name string, words []string) []string {
 	for len(words) > 0 && !isOption(words[0]) && words[0] != "--" {
 		if g.options[name] == boolArgument {
-			if _, ok := parseBool(words[0]); !ok {
+			if _, ok := document.ParseBool(words[0]); !ok {
 				break // a positional word of the script
 			}
 		}
@@ -160,28 +161,28 @@ func (g *grammar) value(a *argument, name string, words []string) []string {
 }
 
 // jsonArguments reads a JSON file of arguments: `run_clm.py args.json`.
-func jsonArguments(doc *node) (map[string]argument, error) {
-	fields, ok := doc.value.(map[string]*node)
+func jsonArguments(doc *document.Node) (map[string]argument, error) {
+	fields, ok := doc.Value.(map[string]*document.Node)
 	if !ok {
-		return nil, doc.wrong("an object of arguments")
+		return nil, doc.Wrong("an object of arguments")
 	}
 	args := map[string]argument{}
 	options := trainingOptions()
 	for name, field := range fields {
-		if _, known := options[name]; !known || field.value == nil {
+		if _, known := options[name]; !known || field.Value == nil {
 			continue
 		}
-		a := argument{node: field, origin: field.origin()}
-		if items, ok := field.value.([]*node); ok {
+		a := argument{node: field, origin: field.Origin()}
+		if items, ok := field.Value.([]*document.Node); ok {
 			for _, item := range items {
-				text, err := item.text()
+				text, err := item.Text()
 				if err != nil {
 					return nil, err
 				}
 				a.list = append(a.list, text)
 			}
 			a.text = strings.Join(a.list, " ")
-		} else if text, err := field.text(); err == nil {
+		} else if text, err := field.Text(); err == nil {
 			a.text, a.list = text, []string{text}
 		}
 		args[name] = a
@@ -214,7 +215,7 @@ func (r *reader) collectArguments(abbreviations bool) map[string]argument {
 	if _, err := os.Stat(r.path(file)); err != nil {
 		return args
 	}
-	data, err := readConfig(r.path(file), file)
+	data, err := document.Read(r.path(file), file)
 	if err != nil {
 		r.problem(err)
 		return args
@@ -228,15 +229,15 @@ func (r *reader) collectArguments(abbreviations bool) map[string]argument {
 }
 
 // jsonFile reads a JSON file, or the document itself when the word is one ("{...}"), as HfArgumentParser does for dictionaries.
-func (r *reader) jsonFile(word string) (*node, []error, error) {
+func (r *reader) jsonFile(word string) (*document.Node, []error, error) {
 	if strings.HasPrefix(word, "{") {
-		return parseJSON([]byte(word), "JSON on the command line")
+		return document.JSON([]byte(word), "JSON on the command line")
 	}
-	data, err := readConfig(r.path(word), word)
+	data, err := document.Read(r.path(word), word)
 	if err != nil {
 		return nil, nil, err
 	}
-	return parseJSON(data, word)
+	return document.JSON(data, word)
 }
 
 // Helpers that read one argument, record what is wrong with it, and say whether it was given.
@@ -246,7 +247,7 @@ func (r *reader) boolean(name string) (value, given bool) {
 	if !given || a.bare {
 		return given, given
 	}
-	value, ok := parseBool(a.text)
+	value, ok := document.ParseBool(a.text)
 	if !ok {
 		r.wrongArgument(a, "true or false")
 	}
@@ -277,7 +278,7 @@ func (r *reader) wrongArgument(a argument, need string) {
 		return
 	}
 	if a.node != nil {
-		r.problem(a.node.wrong(need))
+		r.problem(a.node.Wrong(need))
 		return
 	}
 	r.problem(fmt.Errorf("%s is %q, need %s", a.origin, a.text, need))

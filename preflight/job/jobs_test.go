@@ -13,40 +13,69 @@ import (
 // environment, the GPUs and the versions, expected.json what a person who knows the frameworks reads in them. Model names are
 // replaced by local folders, because hub names are not resolved yet.
 func TestJobs(t *testing.T) {
-	// later names keys that need the issue "every launcher and config format", and why.
-	tests := []struct {
-		folder string
-		later  map[string]string
-	}{
-		{"01-hf-torchrun-zero3-auto", nil},
-		{"02-trl-sft-torchrun-fsdp1", map[string]string{"fused_loss": "defaults of TRL", "activation_offload": "defaults of TRL"}},
-		{"37-hf-local-adapter-resume", map[string]string{
+	// later names keys that need a reader that does not exist yet, and which; "*" stands for all keys of the job.
+	later := map[string]map[string]string{
+		"02-trl-sft-torchrun-fsdp1": {"fused_loss": "defaults of TRL", "activation_offload": "defaults of TRL"},
+		"37-hf-local-adapter-resume": {
 			"model": "base of an adapter's folder", "model_params": "base of an adapter's folder", "method": "adapter_config.json", "lora": "adapter_config.json",
 			"param_dtype": "adapter_config.json", "base_dtype": "text of the script", "packing": "text of the script",
-		}},
-		{"38-prequantized-bnb4-lora", map[string]string{
+		},
+		"38-prequantized-bnb4-lora": {
 			"precision": "defaults of TRL", "checkpointing": "defaults of TRL", "packing": "defaults of TRL", "fused_loss": "defaults of TRL", "activation_offload": "defaults of TRL",
-		}},
-		{"41-hf-v5-json-args-single-gpu", nil},
-		{"44-torchrun-env-nproc-and-abbrev", nil},
+		},
+		"04-accelerate-fsdp1-yaml-trl-sft":     {"*": "accelerate"},
+		"05-accelerate-fsdp2-context-parallel": {"*": "accelerate"},
+		"07-deepspeed-hostfile-include-auto":   {"*": "deepspeed"},
+		"08-deepspeed-num-gpus-ignores-cvd":    {"*": "deepspeed"},
+		"10-axolotl-full-zero3-liger-auto":     {"*": "axolotl"},
+		"11-llamafactory-lora-yaml-override":   {"*": "llamafactory"},
+		"13-llamafactory-cli-flags-pure-bf16":  {"*": "llamafactory"},
+		"14-torchtune-lora-distributed":        {"*": "torchtune"},
+		"16-torchtitan-toml-llama3-tp2":        {"*": "torchtitan"},
+		"17-torchtitan-python-config":          {"*": "torchtitan"},
+		"19-megatron-llama3-8b-tp2-pp2":        {"*": "megatron"},
+		"20-megatron-mixtral-srun-ep-fp8":      {"*": "megatron"},
+		"22-litgpt-qlora-yaml":                 {"*": "litgpt"},
+		"23-lightning-cli-fsdp":                {"*": "lightning"},
+		"25-trl-cli-grpo-colocate":             {"*": "trl"},
+		"26-trl-dpo-lora-dataparallel":         {"*": "trl"},
+		"28-nanotron-llama-yaml":               {"*": "nanotron"},
+		"29-open-instruct-sft-zero3-auto":      {"*": "open-instruct"},
+		"31-verl-grpo-8gpu":                    {"*": "verl"},
+		"32-openrlhf-sft-flat-flags":           {"*": "openrlhf"},
+		"34-unsloth-script":                    {"*": "unsloth"},
+		"35-native-deepspeed-srun-hjson":       {"*": "srun, hjson"},
+		"40-accelerate-silent-default-config":  {"*": "accelerate"},
+		"43-accelerate-type-no-means-one":      {"*": "accelerate"},
 	}
-	for _, tt := range tests {
-		t.Run(tt.folder, func(t *testing.T) {
-			dir := filepath.Join("testdata", "jobs", tt.folder)
+	folders, err := filepath.Glob(filepath.Join("testdata", "jobs", "*"))
+	if err != nil || len(folders) == 0 {
+		t.Fatalf("no jobs: %v", err)
+	}
+	for _, dir := range folders {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			later := later[filepath.Base(dir)]
 			j := Read(jobSources(t, dir))
 			for _, problem := range j.Problems {
-				t.Errorf("problem: %v", problem)
+				if later["*"] == "" {
+					t.Errorf("problem: %v", problem)
+				}
 			}
 			got := settingValues(t, j)
 			var want map[string]any
 			readTestJSON(t, filepath.Join(dir, "expected.json"), &want)
 			for key, value := range want {
-				if tt.later[key] == "" && !sameValue(key, got[key], value) {
+				if key == "notes" || key == "undetermined" || sameValue(key, got[key], value) {
+					continue
+				}
+				if later[key] == "" && later["*"] == "" {
 					t.Errorf("%s: got %v, want %v", key, got[key], value)
+				} else {
+					t.Logf("%s: got %v, want %v", key, got[key], value)
 				}
 			}
-			for key, why := range tt.later {
-				if sameValue(key, got[key], want[key]) {
+			for key, why := range later {
+				if key != "*" && sameValue(key, got[key], want[key]) {
 					t.Errorf("%s is read now: take it off the list of what comes later (%s)", key, why)
 				}
 			}

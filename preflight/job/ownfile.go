@@ -3,6 +3,7 @@ package job
 import (
 	"errors"
 	"fmt"
+	"oomguard/preflight/job/document"
 	"os"
 	"slices"
 	"strings"
@@ -68,7 +69,7 @@ func (r *reader) applyOwnFile(lines []ownLine) {
 
 // parseOwnFile returns the file's mapping; nil for an empty file.
 func parseOwnFile(path string) (*yaml.Node, error) {
-	data, err := readConfig(path, ownFile)
+	data, err := document.Read(path, ownFile)
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,9 @@ type reader struct {
 	job *Job
 
 	versions  map[string]string // forced by flag or file, until readVersions adds the installed ones
+	framework framework         // that reads the script
 	family    family            // what is known of the script
+	env       map[string]string // variables that the command sets itself (env A=B, an outer wrapper), over those it inherits
 	args      map[string]argument
 	fsdp      bool           // Trainer shards with FSDP
 	deepspeed *deepspeedFile // nil: none was named or it could not be read
@@ -145,12 +147,40 @@ func (r *reader) readCommand() {
 		r.job.Framework.Unknown("no command given")
 		return
 	}
-	r.job.Outer.Offer("", "no wrapper before the launcher")
-	word, args := r.src.Argv[0], r.src.Argv[1:]
+	r.readWords(r.src.Argv, 0)
+	if r.job.Outer.Origin == "" {
+		r.job.Outer.Offer("", "no wrapper before the launcher")
+	}
+}
+
+// maxWrappers bounds how many commands may stand in front of each other: srun bash -c 'env ... uv run torchrun' has four.
+const maxWrappers = 16
+
+// readWords reads one command: variables and wrappers in front are taken off, then a launcher or Python takes the rest. Commands
+// that start a launcher themselves (trl sft, axolotl train) come back here with the command that they start.
+func (r *reader) readWords(argv []string, depth int) {
+	argv = r.takeVariables(argv)
+	switch {
+	case r.blocked != "":
+		return
+	case len(argv) == 0:
+		r.blocked = "no command after the variables and wrappers in front"
+		return
+	case depth == maxWrappers:
+		r.blocked = fmt.Sprintf("more than %d commands are nested", maxWrappers)
+		return
+	}
+	word, args := argv[0], argv[1:]
 	base := filepath.Base(word)
 	if isPython(word) {
 		r.readPython(args)
 		return
+	}
+	for _, w := range wrappers() {
+		if slices.Contains(w.words, base) {
+			w.peel(r, base, args, func(inside []string) { r.readWords(inside, depth+1) })
+			return
+		}
 	}
 	for _, l := range launchers() {
 		if slices.Contains(l.words, base) {
@@ -160,11 +190,19 @@ func (r *reader) readCommand() {
 		}
 	}
 	if strings.HasSuffix(base, ".py") { // an executable script: its first line starts Python
-		r.readPython(r.src.Argv)
+		r.readPython(argv)
 		return
 	}
 	r.blocked = base + " is not read yet"
-	r.job.Outer = Setting[string]{Origin: r.blocked}
+	r.job.Outer.Unknown(r.blocked)
+}
+
+// getenv reads a variable as the command will see it.
+func (r *reader) getenv(name string) string {
+	if value, set := r.env[name]; set {
+		return value
+	}
+	return r.src.Getenv(name)
 }
 
 // isPython recognises python, python3, python3.11 and pypy3 with any path in front.

@@ -12,11 +12,12 @@ type family struct {
 	task      string // "" when the name says nothing
 	packs     bool   // it concatenates texts and cuts full rows
 	readsJSON bool   // `script.py args.json` takes all arguments from the file
+	trainer   bool   // Hugging Face's Trainer trains, with its arguments' names, defaults and habits, whatever the framework is called
 	origin    string
 }
 
 // huggingFace reports whether HfArgumentParser and Trainer with their defaults are behind the script.
-func (f family) huggingFace() bool { return f.framework == "hf-trainer" || f.framework == "trl" }
+func (f family) huggingFace() bool { return f.trainer }
 
 // exampleScripts are the programs of transformers' examples/pytorch that use Trainer.
 func exampleScripts() map[string]family {
@@ -44,7 +45,7 @@ func trlTasks() map[string]string {
 func familyOf(script string) family {
 	base := filepath.Base(script)
 	if known, ok := exampleScripts()[base]; ok {
-		known.framework, known.readsJSON, known.origin = "hf-trainer", true, base+" is an example of transformers"
+		known.framework, known.readsJSON, known.trainer, known.origin = "hf-trainer", true, true, base+" is an example of transformers"
 		return known
 	}
 	if strings.HasSuffix(base, "_no_trainer.py") {
@@ -53,32 +54,10 @@ func familyOf(script string) family {
 	slashes := filepath.ToSlash(script)
 	for program, task := range trlTasks() {
 		if slashes == "-m trl.scripts."+program || strings.HasSuffix("/"+slashes, "/trl/scripts/"+program+".py") {
-			return family{framework: "trl", task: task, origin: program + " is a script of TRL"}
+			return family{framework: "trl", task: task, trainer: true, origin: program + " is a script of TRL"}
 		}
 	}
 	return family{}
-}
-
-// readScriptArguments decides the framework and reads what the script is told: its arguments and the files they name.
-func (r *reader) readScriptArguments() {
-	if !r.job.Script.Known {
-		return
-	}
-	r.family = familyOf(r.job.Script.Value)
-	if r.family.framework == "" {
-		r.family = r.familyByArguments()
-	}
-	f := r.family
-	r.job.Framework.Offer(f.framework, f.origin)
-	if f.task != "" {
-		r.job.Task.Offer(f.task, f.origin)
-	}
-	r.args = r.collectArguments(f.huggingFace())
-	r.readDeepSpeed()
-	r.readFSDP()
-	r.readTrainingArguments()
-	r.readBatchOfDeepSpeed()
-	r.readPrecision()
 }
 
 // familyByArguments recognises Trainer's command line by fields that only TrainingArguments has.
@@ -90,7 +69,7 @@ func (r *reader) familyByArguments() family {
 	given := func(name string) bool { _, ok := args[name]; return ok }
 	typical := slices.ContainsFunc([]string{"per_device_train_batch_size", "do_train", "eval_strategy", "evaluation_strategy", "save_strategy", "fsdp"}, given)
 	if given("output_dir") && typical {
-		return family{framework: "hf-trainer", task: taskInName(r.job.Script.Value), readsJSON: true, origin: "arguments of Hugging Face TrainingArguments"}
+		return family{framework: "hf-trainer", task: taskInName(r.job.Script.Value), readsJSON: true, trainer: true, origin: "arguments of Hugging Face TrainingArguments"}
 	}
 	if a, ok := args["deepspeed"]; ok && a.bare || given("deepspeed_config") {
 		return family{framework: "deepspeed", origin: "arguments of a native DeepSpeed script"}

@@ -285,7 +285,7 @@ func pythonInt(text string) (int, error) {
 
 // readTorchrun reads torchrun, python -m torch.distributed.run and python -m torch.distributed.launch.
 func (r *reader) readTorchrun(prog string, options []option, args []string) {
-	c, err := parseTorchrun(prog, options, args, r.src.Getenv)
+	c, err := parseTorchrun(prog, options, args, r.getenv)
 	if err != nil {
 		r.fail(err.Error(), "command line")
 		r.blocked = "the launcher refuses the command line"

@@ -95,7 +95,7 @@ func (r *reader) interpreter() string {
 		}
 	}
 	for _, variable := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
-		if prefix := r.src.Getenv(variable); prefix != "" {
+		if prefix := r.getenv(variable); prefix != "" {
 			if python := filepath.Join(prefix, "bin", "python"); isFile(python) {
 				return python
 			}
@@ -112,7 +112,7 @@ func (r *reader) lookUp(word string) string {
 		}
 		return ""
 	}
-	for _, folder := range filepath.SplitList(r.src.Getenv("PATH")) {
+	for _, folder := range filepath.SplitList(r.getenv("PATH")) {
 		path := filepath.Join(r.path(folder), word)
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 			return path

@@ -23,6 +23,7 @@ class Tracker(TorchDispatchMode):
         self.live = 0
         self.peak = 0
         self._known = {}
+        self._size = {}
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
@@ -39,15 +40,25 @@ class Tracker(TorchDispatchMode):
         key = storage._cdata
         if key in self._known and self._known[key]() is not None:
             return
-        size = -(-storage.nbytes() // BLOCK) * BLOCK
-        self.live += size
-        self.peak = max(self.peak, self.live)
+        self._size[key] = 0
+        self._grow(key, storage)
 
         def release(_):
-            self.live -= size
+            self.live -= self._size.pop(key)
             self._known.pop(key, None)
 
         self._known[key] = weakref.ref(storage, release)
+
+    def resized(self, storage):
+        """Counts anew a storage that has been resized in place."""
+        if storage._cdata in self._size:
+            self._grow(storage._cdata, storage)
+
+    def _grow(self, key, storage):
+        size = -(-storage.nbytes() // BLOCK) * BLOCK
+        self.live += size - self._size[key]
+        self._size[key] = size
+        self.peak = max(self.peak, self.live)
 
     def reset(self):
         """Starts a new stage: as torch.cuda.reset_peak_memory_stats."""

@@ -1,0 +1,202 @@
+"""Simulates one rank of a sharded training without a GPU and without other ranks, and writes allocated bytes by stage.
+
+    python simulate_sharded.py --out simulated_sharded.json [--match TEXT] [--jobs N]
+
+The rank belongs to a fake process group (torch.testing._internal.distributed.fake_pg), whose collectives return at once; tensors are fake
+too, and every storage is counted (tracker.py). PyTorch's own wrappers run: DistributedDataParallel, FSDP 1, fully_shard (FSDP 2), and
+tensor parallelism by DTensor. Results have the form of simulate.py's: "loaded" is what lies there when the model is wrapped; for the "first"
+and the "steady" step, the peaks of forward, backward and optimizer step, and what is left at the end of forward and between steps.
+
+What it does not see: NCCL's own buffers, which lie outside PyTorch's allocator, and blocks that a stream other than the one they
+were freed on still uses, which count as reserved but not as allocated.
+"""
+
+import argparse
+import concurrent.futures
+import contextlib
+import dataclasses
+import gc
+import multiprocessing
+import os
+import sys
+
+import simulate
+import torch
+import torch.distributed as dist
+from simulate import DTYPES, OPTIMIZERS, Case
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from tracker import Tracker
+
+import kernels
+
+
+@dataclasses.dataclass
+class ShardedCase(Case):
+    sharding: str = "ddp"  # or "fsdp1", "fsdp2", "tp"
+    ranks: int = 2
+    bucket_view: bool = False  # DDP's gradient_as_bucket_view
+    bucket_mb: int = 25  # DDP's bucket_cap_mb
+    static_graph: bool = False
+    mixed: bool = False  # FSDP's mixed precision: bf16 weights are gathered from fp32 shards
+    reduce_dtype: str = "fp32"  # of FSDP's reduce-scatter under mixed precision
+    reshard: bool | None = None  # FSDP 2's reshard_after_forward; FSDP 1: False is SHARD_GRAD_OP
+    wrap: str = "layers"  # or "whole": one unit
+    prefetch: str = "pre"  # FSDP 1's backward_prefetch: pre, post, none
+    no_sync: bool = False  # accumulate without communication
+    offload: bool = False  # FSDP 2's CPUOffloadPolicy; FSDP 1's CPUOffload
+
+
+class ResizingTracker(Tracker):
+    """Also follows storages that are resized in place, as FSDP does with what it gathers."""
+
+    def __enter__(self):
+        self._resize = torch.UntypedStorage.resize_
+        tracker = self
+
+        def resize_(storage, size):
+            out = tracker._resize(storage, size)
+            tracker.resized(storage)
+            return out
+
+        torch.UntypedStorage.resize_ = resize_
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        torch.UntypedStorage.resize_ = self._resize
+        return super().__exit__(*error)
+
+
+def layers_of(model):
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    return [m for m in model.modules() if isinstance(m, GradientCheckpointingLayer)]
+
+
+def wrap_ddp(case, model, mesh):
+    if case.mixed:
+        raise ValueError("DDP has no mixed precision of its own: use autocast")
+    torch.nn.parallel.distributed._verify_param_shape_across_processes = lambda *_: None  # would read the other ranks' shapes
+    model = torch.nn.parallel.DistributedDataParallel(
+        model, gradient_as_bucket_view=case.bucket_view, bucket_cap_mb=case.bucket_mb, static_graph=case.static_graph
+    )
+    model.register_comm_hook(None, reduced_at_once)
+    return model
+
+
+def reduced_at_once(_, bucket):
+    """All-reduce in place, as DDP does of its own accord; a fake group's result would be none."""
+    done = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done
+
+
+def wrap_fsdp1(case, model, mesh):
+    from torch.distributed import fsdp
+
+    mixed = None
+    if case.mixed:
+        mixed = fsdp.MixedPrecision(torch.bfloat16, reduce_dtype=DTYPES[case.reduce_dtype], buffer_dtype=torch.bfloat16)
+    kinds = {type(layer) for layer in layers_of(model)}
+    policy = fsdp.wrap.ModuleWrapPolicy(kinds) if case.wrap == "layers" else None
+    return fsdp.FullyShardedDataParallel(
+        model,
+        auto_wrap_policy=policy,
+        mixed_precision=mixed,
+        sharding_strategy=fsdp.ShardingStrategy.SHARD_GRAD_OP if case.reshard is False else fsdp.ShardingStrategy.FULL_SHARD,
+        backward_prefetch={"pre": fsdp.BackwardPrefetch.BACKWARD_PRE, "post": fsdp.BackwardPrefetch.BACKWARD_POST, "none": None}[case.prefetch],
+        cpu_offload=fsdp.CPUOffload(case.offload),
+        device_id=torch.device("cpu"),
+        use_orig_params=True,
+    )
+
+
+def wrap_fsdp2(case, model, mesh):
+    from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+
+    options = {
+        "mesh": mesh,
+        "reshard_after_forward": case.reshard,
+        "offload_policy": CPUOffloadPolicy(pin_memory=False) if case.offload else OffloadPolicy(),
+    }
+    if case.mixed:
+        options["mp_policy"] = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=DTYPES[case.reduce_dtype])
+    if case.wrap == "layers":
+        for layer in layers_of(model):
+            fully_shard(layer, **options)
+    return fully_shard(model, **options)
+
+
+def wrap_tp(case, model, mesh):
+    """transformers' own plan for Llama-like layers, without sequence parallelism."""
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    split = {
+        "self_attn.q_proj": ColwiseParallel(), "self_attn.k_proj": ColwiseParallel(), "self_attn.v_proj": ColwiseParallel(),
+        "self_attn.o_proj": RowwiseParallel(), "mlp.gate_proj": ColwiseParallel(), "mlp.up_proj": ColwiseParallel(),
+        "mlp.down_proj": RowwiseParallel(),
+    }
+    for layer in layers_of(model):
+        parallelize_module(layer, mesh, split)
+    return model
+
+
+WRAPPERS = {"ddp": wrap_ddp, "fsdp1": wrap_fsdp1, "fsdp2": wrap_fsdp2, "tp": wrap_tp}
+
+
+def accumulating(case, model, last):
+    """Switches communication off for all but the last micro-batch."""
+    if not case.no_sync or last:
+        if case.no_sync and case.sharding == "fsdp2":
+            model.set_requires_gradient_sync(True)
+        return contextlib.nullcontext()
+    if case.sharding == "fsdp2":
+        model.set_requires_gradient_sync(False)
+        return contextlib.nullcontext()
+    return model.no_sync()
+
+
+def run_step(case, model, optimizer, batch, tracker):
+    forward_peak = backward_peak = saved = 0
+    for i in range(case.grad_accum):
+        with accumulating(case, model, i == case.grad_accum - 1):
+            tracker.reset()
+            loss, kept = simulate.forward(case, model, batch)
+            forward_peak, saved = max(forward_peak, tracker.peak), tracker.live
+            tracker.reset()
+            loss.backward()
+            backward_peak = max(backward_peak, tracker.peak)
+            del loss, kept
+    tracker.reset()
+    optimizer.step()
+    step_peak = tracker.peak
+    optimizer.zero_grad(set_to_none=True)
+    gc.collect()
+    return [forward_peak, backward_peak, step_peak, saved, tracker.live]
+
+
+def groups(model):
+    """Trained weights; those of DTensor's apart, because lists of both kinds cannot be updated together."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    kinds = {type(p) for p in trained}
+    return [{"params": [p for p in trained if type(p) is kind]} for kind in sorted(kinds, key=str)]
+
+
+def simulate_rank(case):
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=case.ranks)
+    mesh = dist.init_device_mesh("cpu", (case.ranks,))
+    tracker = ResizingTracker(kernels.CUDA_RESULTS)
+    model = simulate.build(case)
+    with kernels.cuda_kernels(), FakeTensorMode(allow_non_fake_inputs=True), tracker:
+        simulate.materialise(model)
+        parameters = sum(p.numel() for p in model.parameters())
+        config = model.config
+        model = WRAPPERS[case.sharding](case, model, mesh)
+        gc.collect()
+        loaded = tracker.live
+        model.config = config
+        batch = simulate.inputs(case, model)
+        optimizer = OPTIMIZERS[case.optimizer](groups(model))
+        steps = {name: run_step(case, model, optimizer, batch, tracker) for name in ("first", "steady")}
+    dist.destroy_process_group()
+    return {"parameters": parameters, "loaded": loaded} | steps

@@ -1,0 +1,69 @@
+package document
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"unicode/utf8"
+)
+
+const (
+	// maxFileBytes bounds what is read of one configuration file. Real ones have a few kilobytes.
+	maxFileBytes = 4 << 20
+	// maxDepth bounds the nesting of a JSON document; a DeepSpeed configuration has at most five levels.
+	maxDepth = 100
+)
+
+// Read reads a whole configuration file of text. shown is the file's name in messages.
+func Read(path, shown string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s: no such file; correct the name, or run oomguard in the folder it is relative to", shown)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", shown, err)
+	case info.IsDir():
+		return nil, fmt.Errorf("%s: is a directory; name the configuration file in it", shown)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s: is not a regular file; reading it would take its content from the training, so store it in a file", shown)
+	case info.Size() > maxFileBytes:
+		return nil, fmt.Errorf("%s: has %d bytes, more than the %d MiB that a configuration may have; check that it is the right file",
+			shown, info.Size(), maxFileBytes>>20)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", shown, err)
+	}
+	defer file.Close()
+	// The limit holds also for a file that grows while it is read.
+	data, err := io.ReadAll(io.LimitReader(file, maxFileBytes))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", shown, err)
+	}
+	if bad := firstInvalid(data); bad >= 0 {
+		line, column := position(data, bad)
+		return nil, fmt.Errorf("%s:%d:%d: is not UTF-8 text (byte 0x%02x); save it as UTF-8", shown, line, column, data[bad])
+	}
+	return data, nil
+}
+
+// firstInvalid is the offset of the first byte that is not part of UTF-8, or -1.
+func firstInvalid(data []byte) int {
+	for i := 0; i < len(data); {
+		r, size := utf8.DecodeRune(data[i:])
+		if r == utf8.RuneError && size <= 1 {
+			return i
+		}
+		i += size
+	}
+	return -1
+}
+
+// position turns an offset into a line and a column (in bytes), both counted from 1.
+func position(data []byte, offset int) (line, column int) {
+	before := data[:min(offset, len(data))]
+	return bytes.Count(before, []byte("\n")) + 1, len(before) - bytes.LastIndexByte(before, '\n')
+}

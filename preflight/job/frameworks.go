@@ -1,0 +1,67 @@
+package job
+
+// A framework is a training library or program whose settings are understood: one row of frameworks, one file of its own.
+type framework struct {
+	name string // value of the job's key framework
+	// recognise judges the script (a path, "-m module" or a recipe's name), its arguments and the files that they name; ok is false
+	// when they are not this framework's. It offers nothing.
+	recognise func(r *reader) (f family, ok bool)
+	// read offers what the arguments and the files that they name say, strongest first.
+	read func(r *reader)
+	// defaults offers the framework's own defaults for what nobody said, after the model has been read; nil when it has none.
+	defaults func(r *reader)
+}
+
+// frameworks lists what is recognised, the most specific first: the first row that recognises a script reads it. A new one is a row
+// here and a file format_<name>.go.
+func frameworks() []framework {
+	return []framework{
+		{name: "trl", recognise: byScript("trl"), read: (*reader).readTrainer, defaults: (*reader).trainerDefaults},
+		{name: "hf-trainer", recognise: byScript("hf-trainer"), read: (*reader).readTrainer, defaults: (*reader).trainerDefaults},
+		{name: "custom", recognise: byScript("custom"), read: (*reader).readTrainer},
+		{name: "", recognise: func(r *reader) (family, bool) { return r.familyByArguments(), true }, read: (*reader).readTrainer, defaults: (*reader).trainerDefaults},
+	}
+}
+
+// byScript recognises a framework by the script's name alone.
+func byScript(name string) func(*reader) (family, bool) {
+	return func(r *reader) (family, bool) {
+		f := familyOf(r.job.Script.Value)
+		return f, f.framework == name
+	}
+}
+
+// readScriptArguments decides the framework and lets it read what the script is told: its arguments and the files they name.
+func (r *reader) readScriptArguments() {
+	if !r.job.Script.Known {
+		return
+	}
+	for _, f := range frameworks() {
+		if found, ok := f.recognise(r); ok {
+			r.framework, r.family = f, found
+			break
+		}
+	}
+	r.job.Framework.Offer(r.family.framework, r.family.origin)
+	if r.family.task != "" {
+		r.job.Task.Offer(r.family.task, r.family.origin)
+	}
+	r.framework.read(r)
+}
+
+// readTrainer reads a script behind Hugging Face's Trainer, or one that borrows the names of its arguments.
+func (r *reader) readTrainer() {
+	r.args = r.collectArguments(r.family.huggingFace())
+	r.readDeepSpeed()
+	r.readFSDP()
+	r.readTrainingArguments()
+	r.readBatchOfDeepSpeed()
+	r.readPrecision()
+}
+
+// applyDefaults fills what nobody said with the framework's defaults.
+func (r *reader) applyDefaults() {
+	if r.framework.defaults != nil {
+		r.framework.defaults(r)
+	}
+}
