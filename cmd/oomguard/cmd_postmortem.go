@@ -4,23 +4,32 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"oomguard/monitor/oom"
+	"oomguard/monitor/oom/snapshot"
 	"oomguard/monitor/report"
 )
 
 func postmortemCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:      "postmortem",
-		Usage:     "say why a run died, from its log alone",
+		Usage:     "say why a run died, from its log alone; show what a memory snapshot of PyTorch holds",
 		UsageText: "oomguard postmortem [flags] [FILE...]   (- or nothing: stdin)",
 		Flags:     outputFlags(env),
 		Action: func(c *cli.Context) error {
 			out, err := newOutput(c, env, env.stdout)
 			if err != nil {
 				return err
+			}
+			if names := c.Args().Slice(); len(names) == 1 && isPickle(names[0]) {
+				r, err := readSnapshot(names[0])
+				if err != nil {
+					return usageError{err}
+				}
+				return out.write(report.Snapshot{Report: r})
 			}
 			logs, closeAll, err := openLogs(env, c.Args().Slice())
 			if err != nil {
@@ -35,6 +44,31 @@ func postmortemCommand(env environment) *cli.Command {
 			return out.write(report.Postmortem{Diagnosis: d})
 		},
 	}
+}
+
+// isPickle tells a pickle from a log by its first byte: the protocol mark of protocols 2 to 5, or the name that people give to it.
+func isPickle(name string) bool {
+	f, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var first [2]byte
+	n, _ := f.Read(first[:])
+	return n == 2 && first[0] == 0x80 && first[1] >= 2 && first[1] <= 5 || strings.HasSuffix(name, ".pickle") || strings.HasSuffix(name, ".pkl")
+}
+
+func readSnapshot(name string) (snapshot.Report, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return snapshot.Report{}, err
+	}
+	defer f.Close()
+	s, err := snapshot.Read(f)
+	if err != nil {
+		return snapshot.Report{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return snapshot.Analyse(s, name), nil
 }
 
 // openLogs reads the named files one after the other.

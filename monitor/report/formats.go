@@ -26,6 +26,7 @@ func formats() []format {
 		}},
 		{"json", func(w io.Writer, d Document, _ Style) error { return writeJSON(w, d) }},
 		{"markdown", func(w io.Writer, d Document, s Style) error { return writeMarkdown(w, d.Page(s.Units)) }},
+		{"html", func(w io.Writer, d Document, s Style) error { return writeHTML(w, d.Page(s.Units)) }},
 	}
 }
 

@@ -34,6 +34,10 @@ func writeMarkdown(w io.Writer, page Page) error {
 			fmt.Fprintf(out, "%s\n%s\n%s\n", fence, strings.TrimRight(string(b), "\n"), fence)
 		case Table:
 			markdownTable(out, b)
+		case Picture:
+			if b.Text != "" {
+				fmt.Fprintf(out, "```\n%s```\n", b.Text)
+			}
 		}
 	}
 	return out.Flush()

@@ -58,6 +58,10 @@ func writeText(w io.Writer, page Page, p palette) error {
 			for line := range strings.Lines(string(b)) {
 				fmt.Fprintln(out, "  | "+strings.TrimRight(line, "\n"))
 			}
+		case Picture:
+			for line := range strings.Lines(b.Text) {
+				fmt.Fprint(out, "    ", line)
+			}
 		case Table:
 			textTable(out, b, p)
 		}
