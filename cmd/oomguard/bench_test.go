@@ -70,6 +70,30 @@ func BenchmarkExplain(b *testing.B) {
 	benchCommand(b, builtBinary(b), "explain", "--", "torchrun", "--nproc-per-node=8", "train.py", "--model_name_or_path", ".", "--bf16")
 }
 
+// BenchmarkExplainJobs is the same promise for every job of preflight/job, with its configuration files.
+func BenchmarkExplainJobs(b *testing.B) {
+	binary := builtBinary(b)
+	folders, err := filepath.Glob(filepath.Join("..", "..", "preflight", "job", "testdata", "jobs", "*"))
+	if err != nil || len(folders) == 0 {
+		b.Fatalf("no jobs: %v", err)
+	}
+	for _, folder := range folders {
+		b.Run(filepath.Base(folder), func(b *testing.B) {
+			command, err := os.ReadFile(filepath.Join(folder, "cmd.txt"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				cmd := exec.Command(binary, "explain", "--", "bash", "-c", string(command))
+				cmd.Dir = folder
+				if out, err := cmd.CombinedOutput(); err != nil {
+					b.Fatalf("%v\n%s", err, out)
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkStartUp sets `oomguard run -- true` beside `true`: the promise is < 100 ms added, the checklist, the watching and the report included.
 func BenchmarkStartUp(b *testing.B) {
 	binary := builtBinary(b)

@@ -31,7 +31,7 @@ func jobFlags() []cli.Flag {
 		}
 		flags = append(flags, &cli.StringFlag{Name: k.Flag, Usage: usage, Category: "Job"})
 	}
-	return flags
+	return append(flags, &cli.BoolFlag{Name: "online", Usage: "ask the Hugging Face hub for the config.json of a model that is not cached here", Category: "Job"})
 }
 
 // boolWords are the values of a key that is a flag without a value.

@@ -16,6 +16,7 @@ import (
 	"oomguard/preflight"
 	"oomguard/preflight/estimate"
 	"oomguard/preflight/job"
+	"oomguard/preflight/model"
 	"oomguard/preflight/plan"
 )
 
@@ -52,9 +53,13 @@ func prepare(ctx context.Context, env environment, c *cli.Context, q question) (
 	if err != nil {
 		return nil, err
 	}
+	fetch, err := modelFetcher(ctx, env, c)
+	if err != nil {
+		return nil, err
+	}
 	p.look(ctx, env, q)
 	p.job = job.Read(job.Sources{
-		Argv: q.argv, Flags: givenJobFlags(c), Getenv: env.getenv, Dir: env.dir,
+		Argv: q.argv, Flags: givenJobFlags(c), Getenv: env.getenv, Dir: env.dir, FetchModel: fetch,
 		GPUs: p.gpuCount(declared), CPUs: runtime.NumCPU(),
 	})
 	switch {
@@ -68,6 +73,18 @@ func prepare(ctx context.Context, env environment, c *cli.Context, q question) (
 	p.input = estimate.Input{Job: p.job, Model: p.job.Architecture, Hardware: p.hardware, Options: options}
 	p.estimate, p.estimateErr = estimateJob(p.input)
 	return p, nil
+}
+
+// modelFetcher asks the hub for models that are not on this machine; nil without --online.
+func modelFetcher(ctx context.Context, env environment, c *cli.Context) (func(model.HubModel) (string, error), error) {
+	if !c.Bool("online") {
+		return nil, nil
+	}
+	hub, err := model.NewHub(env.getenv)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return func(m model.HubModel) (string, error) { return hub.Fetch(ctx, m) }, nil
 }
 
 // errNoModel says that there is nothing to estimate.

@@ -71,7 +71,7 @@ func TestReadmeExamples(t *testing.T) {
 // llama8B is a folder with the published config.json of Llama-3-8B.
 func llama8B(t *testing.T) string {
 	t.Helper()
-	data, err := os.ReadFile("../../preflight/model/testdata/configs/meta-llama__Meta-Llama-3-8B.json")
+	data, err := os.ReadFile("../../preflight/model/known/meta-llama__Meta-Llama-3-8B.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func (r measuredRow) architecture() (*model.Architecture, error) {
 
 // knownConfig reads one of the model package's test configurations, each the "config" of a file.
 func knownConfig(name string) (*model.Architecture, error) {
-	data, err := os.ReadFile(filepath.Join("..", "model", "testdata", "configs", name))
+	data, err := os.ReadFile(filepath.Join("..", "model", "known", name))
 	if err != nil {
 		return nil, err
 	}

@@ -1,71 +1,12 @@
 package estimate
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	"oomguard/preflight/model"
 )
-
-// A quirk is where a model type's code in transformers departs from the common layer.
-type quirk struct {
-	softmax16     bool  // eager softmax in the dtype of the scores instead of fp32
-	scores32      bool  // eager scores computed in fp32
-	noRotary      bool  // no rotary embedding: nothing of it is kept
-	bothOrders    bool  // q and k come out of the rotation in another memory order, so that attention's output is copied
-	expandsHeads  bool  // several shared key and value heads are repeated for every attention implementation
-	eagerOnly     bool  // there is no fused attention
-	norm32        bool  // the norm works in fp32 from beginning to end
-	scalesInput   bool  // RMSNorm multiplies its 16-bit input by the fp32 root instead of the fp32 copy
-	pythonNorm    bool  // LayerNorm written in Python
-	normAfter     bool  // attention and MLP are normalised at their output, before the residual addition
-	rotary32      bool  // the rotation is computed in fp32
-	namesScores   bool  // the scores before the mask have a variable of their own
-	returnsScores bool  // blocks hand out the attention weights, which live on through the next block
-	pythonGelu    bool  // an autograd function in Python that keeps its input and needs room to differentiate
-	copiesHeads   bool  // v is copied out of the fused tensor
-	alwaysMasked  bool  // fused attention gets an explicit mask in any case
-	viewsWeights  bool  // matrix products see a transposed view of the weight, which autocast does not cache
-	maskBuffers   int64 // causal masks [positions, positions] of a byte each that the model holds: one, or one a layer (perLayer)
-}
-
-const perLayer = -1
-
-var quirks = map[string]quirk{
-	"gpt2":        {softmax16: true, noRotary: true},
-	"gpt_bigcode": {noRotary: true, maskBuffers: 1},
-	"opt":         {noRotary: true},
-	"bloom":       {noRotary: true, eagerOnly: true, namesScores: true, returnsScores: true, pythonGelu: true},
-	"bert":        {softmax16: true, noRotary: true},
-	"roberta":     {softmax16: true, noRotary: true},
-	"distilbert":  {softmax16: true, noRotary: true},
-	"gpt_neo":     {noRotary: true, eagerOnly: true, scores32: true, returnsScores: true, maskBuffers: perLayer},
-	"bart":        {softmax16: true, noRotary: true},
-	"mbart":       {softmax16: true, noRotary: true},
-	"t5":          {softmax16: true, noRotary: true, scalesInput: true},
-	"mt5":         {softmax16: true, noRotary: true, scalesInput: true},
-	"umt5":        {softmax16: true, noRotary: true, scalesInput: true},
-	"whisper":     {softmax16: true, noRotary: true},
-	"vit":         {noRotary: true},
-	"clip":        {noRotary: true},
-	"electra":     {softmax16: true, noRotary: true},
-	"deberta-v2":  {noRotary: true},
-	"mpt":         {noRotary: true, eagerOnly: true},
-	"llava":       {noRotary: true},
-	"siglip":      {noRotary: true},
-	"gpt_neox":    {bothOrders: true},
-	"falcon":      {softmax16: true, expandsHeads: true, copiesHeads: true, alwaysMasked: true, viewsWeights: true},
-	"phi":         {bothOrders: true},
-	"stablelm":    {bothOrders: true},
-	"chatglm":     {bothOrders: true},
-	"persimmon":   {bothOrders: true},
-	"glm":         {bothOrders: true},
-	"gptj":        {scores32: true},
-	"phi3":        {bothOrders: true},
-	"cohere":      {pythonNorm: true, rotary32: true},
-	"olmo":        {norm32: true, rotary32: true},
-	"olmo2":       {norm32: true, normAfter: true, rotary32: true},
-}
 
 // An adapter is LoRA on one module of a layer.
 type adapter struct{ in, out, rank int64 }
@@ -85,8 +26,10 @@ type block struct {
 	fusedQKV                            bool                // q, k and v come out of one product
 	dense                               bool                // this layer of a mixture of experts has one MLP for all tokens
 	autocast                            bool
-	kind                                string  // of attention
-	hidden                              *tensor // the last hidden state
+	kind                                string    // of attention
+	returned                            []*tensor // attention's probabilities, which a variable of the layer holds until its end
+	keys                                int64     // positions that attention reads, where they are not the sequence's own
+	hidden                              *tensor   // the last hidden state
 }
 
 func (r *rank) block() *block {
@@ -105,7 +48,7 @@ func (r *rank) block() *block {
 	}
 	b := &block{rank: r, tokens: r.tokens(), h: h, q: heads * d, kv: kvHeads * d, i: ceilDiv(a.Intermediate, r.tp), heads: heads, kvHeads: kvHeads,
 		c: r.precision.compute, w: r.precision.unsharded(), stream: r.precision.stream, trainable: !r.adapters(),
-		quirk: quirks[a.Type], elements: map[string]int64{}, lowRank: map[string]adapter{}, branches: map[*tensor]*tensor{}, autocast: r.precision.autocast, kind: r.attention}
+		quirk: quirkOf(a), elements: map[string]int64{}, lowRank: map[string]adapter{}, branches: map[*tensor]*tensor{}, autocast: r.precision.autocast, kind: r.attention}
 	b.keepsInputs = b.trainable || r.keepsFrozenInputs()
 	if a.PostNorm && b.autocast {
 		b.stream = 4 // autocast's LayerNorm puts out fp32, whatever the weights are
@@ -122,9 +65,13 @@ func (r *rank) block() *block {
 		if r.fsdp() { // its mixed precision casts what it gathers
 			b.w = min(b.w, b.c)
 		}
-		for _, w := range r.adapted() {
-			if w.unit == layerUnit {
+		owner := cmp.Or(r.whole, r)
+		for _, w := range owner.adapted() {
+			if w.unit == layerUnit && (r.whole == nil || w.encoder == r.encoderStack()) {
 				b.lowRank[moduleKey(w)] = adapter{in: w.Shape[1], out: w.Shape[0], rank: int64(r.lora.R)}
+			}
+			if isTransform(w) {
+				b.lowRank[transform] = adapter{in: w.Shape[1], out: w.Shape[0], rank: int64(r.lora.R)}
 			}
 		}
 	}
@@ -136,22 +83,18 @@ func (r *rank) block() *block {
 	return b
 }
 
+// encoderStack says that this is the stack in front of the layers.
+func (r *rank) encoderStack() bool { return r.whole != nil && r.arch != r.whole.arch }
+
 // ownModels says that the program has models of its own instead of those of transformers: they repeat keys and values for grouped
 // attention and call torch's own activation functions.
 func (s *scenario) ownModels() bool { return s.framework("litgpt", "torchtune", "torchtitan", "timm") }
 
-// bufferBytes is what the model holds besides its weights.
-func (r *rank) bufferBytes() int64 {
-	n := quirks[r.arch.Type].maskBuffers
-	if n == perLayer {
-		n = r.layers
-	}
-	return n * r.arch.MaxPositions * r.arch.MaxPositions
-}
-
 // moduleKey tells the modules of a layer apart: GPT-2 calls two of them c_proj, BERT three of them dense.
 func moduleKey(w weight) string {
 	switch {
+	case w.Role != model.Norm && (strings.Contains(w.Path, ".EncDecAttention.") || strings.Contains(w.Path, ".encoder_attn.")):
+		return crossPrefix + w.Module
 	case w.Role == model.Norm:
 		return "norm"
 	case w.Module == "c_proj" && strings.Contains(w.Path, "mlp"):
@@ -215,6 +158,7 @@ func (b *block) layer() *graph {
 		}
 		x = b.sum(b.mlp(b.norm(x, b.h)), x)
 	}
+	b.hold(b.returned...)
 	b.output = x
 	if b.framework("litgpt") && b.lora != nil {
 		b.ops[0].extra += b.tokens * b.litgptUnexplained()
@@ -273,10 +217,22 @@ func (b *block) experts(x *tensor) *tensor {
 	routed := b.tokens * max(a.ExpertsPerToken, 1)
 	width := b.expertWidth()
 	weights := b.claim([]string{"experts"})
-	scores := b.matrix(x, b.tokens*a.Experts, b.claim([]string{"gate", "router"}))
+	in := x
+	if b.quirk.router32 {
+		in = b.cast(x, 4)
+	}
+	scores := b.matrix(in, b.tokens*a.Experts, b.claim([]string{"gate", "router"}))
 	probabilities := b.add(op{name: "router", in: []*tensor{scores}, extra: 4 * b.tokens * a.Experts, temp: 4 * b.tokens * a.Experts}, b.tokens*a.Experts, 4)
 	chosen := b.add(op{name: "router", in: []*tensor{probabilities}, extra: 16 * routed}, routed, 4)
 
+	if b.quirk.weights16 {
+		chosen = b.cast(chosen, scores.width)
+	}
+
+	var shared *tensor
+	if b.quirk.sharedFirst {
+		shared = b.sharedExpert(x)
+	}
 	own := *b // grouped products see neither autocast nor adapters
 	own.autocast = false
 	copies := b.add(op{name: "gather", in: []*tensor{x}, extra: 8 * routed}, routed*b.h, x.width)
@@ -285,19 +241,32 @@ func (b *block) experts(x *tensor) *tensor {
 	parts := b.split(up, routed*width, routed*width)
 	y := b.product(b.activation(parts[0]), parts[1])
 	y = own.grouped(b.cast(y, b.w), routed*b.h, weights-weights*2/3)
-	y = b.add(op{name: "weigh", in: []*tensor{y, chosen}, saves: []*tensor{y, chosen}, temp: 4 * y.n}, y.n, 4)
+	wide := max(y.width, chosen.width)
+	y = b.add(op{name: "weigh", in: []*tensor{y, chosen}, saves: []*tensor{y, chosen}, temp: wide * y.n}, y.n, wide)
 	y = b.add(op{name: "scatter", in: []*tensor{y}, extra: 8 * routed}, y.n, y.width)
-	y = b.cast(b.add(op{name: "reduce", in: []*tensor{y}, passes: true}, b.tokens*b.h, 4), x.width)
-	if a.SharedIntermediate == 0 {
+	y = b.cast(b.add(op{name: "reduce", in: []*tensor{y}, passes: true}, b.tokens*b.h, wide), x.width)
+	switch {
+	case a.SharedIntermediate == 0:
 		return y
-	}
-	shared := b.feedForward(x, ceilDiv(a.SharedIntermediate, b.tp))
-	if gate := b.present("shared_expert_gate"); len(gate) > 0 {
-		open := b.linear(x, 1, gate...)
-		open = b.add(op{name: "activation", in: []*tensor{open}, extra: open.bytes()}, open.n, open.width)
-		shared = b.add(op{name: "product", in: []*tensor{open, shared}, saves: []*tensor{shared}, temp: shared.bytes()}, shared.n, shared.width)
+	case shared == nil:
+		shared = b.sharedExpert(x)
 	}
 	return b.sum(y, shared)
+}
+
+// sharedExpert is the MLP that every token visits, behind a gate of its own in Qwen2-MoE.
+func (b *block) sharedExpert(x *tensor) *tensor {
+	if b.arch.SharedIntermediate == 0 {
+		return nil
+	}
+	shared := b.feedForward(x, ceilDiv(b.arch.SharedIntermediate, b.tp))
+	gate := b.present("shared_expert_gate")
+	if len(gate) == 0 {
+		return shared
+	}
+	open := b.linear(x, 1, gate...)
+	open = b.add(op{name: "activation", in: []*tensor{open}, extra: open.bytes()}, open.n, open.width)
+	return b.add(op{name: "product", in: []*tensor{open, shared}, saves: []*tensor{shared}, temp: shared.bytes()}, shared.n, shared.width)
 }
 
 func (b *block) grouped(x *tensor, n, weights int64) *tensor {
@@ -322,14 +291,23 @@ func (b *block) ending() *graph {
 		x = b.norm(x, b.h)
 	}
 	b.hidden = x
-	if b.arch.LogitsWidth == b.arch.Vocab && slices.ContainsFunc(b.base, isTransform) {
-		x = b.norm(b.activation(b.matrix(x, x.n, 0)), b.h)
+	if i := slices.IndexFunc(b.base, isTransform); b.arch.LogitsWidth == b.arch.Vocab && i >= 0 {
+		width := b.base[i].Shape[0]
+		y := b.matrix(x, b.tokens*width, 0)
+		if a, ok := b.lowRank[transform]; ok {
+			y = b.withAdapter(x, y, a)
+		}
+		x = b.norm(b.activation(y), width)
 	}
 	b.output = b.matrix(x, 0, 0)
 	return b.graph
 }
 
+// transform is the key of the adapter on that dense layer.
+const transform = "head.transform"
+
 // isTransform finds the dense layer between a masked language model and its head.
 func isTransform(w weight) bool {
-	return w.unit == finalUnit && w.Role == model.Linear && len(w.Shape) == 2 && w.Shape[0] == w.Shape[1]
+	return w.unit == finalUnit && w.Role == model.Linear && len(w.Shape) == 2 &&
+		(w.Shape[0] == w.Shape[1] || strings.HasPrefix(w.Path, "generator_predictions"))
 }

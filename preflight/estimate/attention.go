@@ -1,30 +1,25 @@
 package estimate
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
 
 var (
-	qModules     = []string{"q_proj", "query", "q_lin", "q"}
-	kModules     = []string{"k_proj", "key", "k_lin", "k"}
-	vModules     = []string{"v_proj", "value", "v_lin", "v"}
+	qModules     = []string{"q_proj", "query", "query_proj", "q_lin", "q"}
+	kModules     = []string{"k_proj", "key", "key_proj", "k_lin", "k"}
+	vModules     = []string{"v_proj", "value", "value_proj", "v_lin", "v"}
 	fusedModules = []string{"query_key_value", "c_attn", "qkv_proj", "Wqkv", "W_pack", "qkv"}
 	outModules   = []string{"o_proj", "out_proj", "dense", "c_proj", "out_lin", "o"}
 )
 
 // attend is the projections, their rotation, the core and the output projection.
 func (b *block) attend(x *tensor) *tensor {
+	if len(b.arch.PositionTerms) > 0 {
+		return b.disentangled(x)
+	}
 	q, k, v := b.project(x)
-	return b.finish(x, b.core(q, k, v))
-}
-
-// attendEncoder is attention from a decoder's tokens to what the encoder put out, taken to be as many.
-func (b *block) attendEncoder(x *tensor) *tensor {
-	b.shared = &tensor{n: x.n, width: b.stream}
-	q := b.linear(x, b.q, b.present(qModules...)...)
-	k := b.linear(b.shared, b.kv, b.present(kModules...)...)
-	v := b.linear(b.shared, b.kv, b.present(vModules...)...)
 	return b.finish(x, b.core(q, k, v))
 }
 
@@ -101,7 +96,7 @@ func (b *block) core(q, k, v *tensor) *tensor {
 	named := []*tensor{q, k, v} // by variables of the calling code, until attention is done
 	grouped := b.kvHeads < b.heads
 	masked := (b.padded() || b.quirk.alwaysMasked) && b.kind == "sdpa"
-	eager := strings.HasPrefix(b.kind, "eager") || (b.quirk.eagerOnly || b.arch.AttentionSoftcap) && b.kind == "sdpa" // no fused kernel caps scores
+	eager := b.eager()
 	if grouped && (b.ownModels() || b.quirk.expandsHeads && b.kvHeads > 1 || masked && b.kvHeads > 1 || eager && (b.kvHeads > 1 || b.batch > 1)) {
 		k, v = b.repeated(k), b.repeated(v) // a single head in a batch of one expands as a view
 	}
@@ -114,7 +109,9 @@ func (b *block) core(q, k, v *tensor) *tensor {
 	o := op{name: "core", in: []*tensor{q, k, v}, out: []*tensor{out}, saves: []*tensor{q, k, v, out}, extra: 4 * b.tokens * b.heads}
 	switch {
 	case b.arch.PositionBias && b.kind == "sdpa": // bias and mask in one (integrations/sdpa_attention.py: create_position_bias_mask)
-		o.extra += b.stream * b.heads * b.seq * b.seq
+		if b.keys == 0 { // across stacks the bias is zeros that all layers share
+			o.extra += width * b.heads * b.seq * b.seq
+		}
 	case masked:
 		o.extra += width * b.batch * b.seq * b.seq // the additive mask that each layer makes of the boolean one
 	}
@@ -123,6 +120,11 @@ func (b *block) core(q, k, v *tensor) *tensor {
 		return b.copied(out)
 	}
 	return out
+}
+
+// eager says that scores are built: no fused kernel caps them.
+func (b *block) eager() bool {
+	return strings.HasPrefix(b.kind, "eager") || (b.quirk.eagerOnly || b.arch.AttentionSoftcap) && b.kind == "sdpa"
 }
 
 // valueWidth is the width of attention's output.
@@ -140,12 +142,15 @@ func (b *block) repeated(x *tensor) *tensor {
 
 func (b *block) eagerCore(q, k, v *tensor, named []*tensor) *tensor {
 	named = append(named, k, v)
-	n := b.tokens * b.heads * b.seq
+	n := b.tokens * b.heads * cmp.Or(b.keys, b.seq)
 	if b.quirk.scores32 {
 		q, k = b.cast(q, 4), b.cast(k, 4)
 	}
 	if b.batch > 1 { // the product of four-dimensional tensors copies what is not contiguous
 		q, k, v = b.copied(q), b.copied(k), b.copied(v)
+		if b.quirk.namesScores {
+			named = append(named, q, k, v)
+		}
 	}
 	q, k = b.lowered(q), b.lowered(k)
 	scores := b.add(op{name: "core", in: []*tensor{q, k}, saves: []*tensor{q, k}}, n, q.width)
@@ -156,7 +161,10 @@ func (b *block) eagerCore(q, k, v *tensor, named []*tensor) *tensor {
 		b.ops[len(b.ops)-1].saves = []*tensor{capped}
 		scores = b.scaled(capped)
 	}
-	if b.arch.Causal || b.padded() { // the mask has the dtype of the embeddings
+	if b.quirk.alibi32 {
+		scores = b.cast(scores, 4)
+	}
+	if b.arch.Causal && b.keys == 0 || b.padded() || b.arch.PositionBias { // the mask has the dtype of the embeddings
 		scores = b.cast(scores, max(scores.width, b.stream))
 	}
 	width := int64(4)
@@ -165,7 +173,7 @@ func (b *block) eagerCore(q, k, v *tensor, named []*tensor) *tensor {
 	}
 	probs := b.add(op{name: "core", in: []*tensor{scores}}, n, width)
 	b.ops[len(b.ops)-1].saves = []*tensor{probs}
-	if probs.width != v.width {
+	if probs.width != v.width && !b.quirk.wideProbs {
 		probs = b.cast(probs, v.width)
 		b.hold(append(named, scores)...)
 		if b.quirk.namesScores {
@@ -173,6 +181,7 @@ func (b *block) eagerCore(q, k, v *tensor, named []*tensor) *tensor {
 		}
 	}
 	probs = b.dropout(probs, b.arch.AttentionDropout)
+	b.returned = append(b.returned, probs)
 	probs, v = b.lowered(probs), b.lowered(v)
 	out := b.add(op{name: "core", in: []*tensor{probs, v}, saves: []*tensor{probs, v}}, b.tokens*b.valueWidth(), v.width)
 	return b.copied(out)

@@ -3,8 +3,6 @@ package estimate
 import (
 	"slices"
 	"strings"
-
-	"oomguard/preflight/model"
 )
 
 // A tape is the activations of all layers of a rank.
@@ -20,6 +18,26 @@ type tape struct {
 	trailing            int64 // what the last layer's own variables hold when it ends or, checkpointed, at most
 	outside             int64 // embeddings and inputs
 	final               int64 // last norm and the head's input
+	layer               int64 // gradients of one layer's weights
+	pending             int64 // gradients that wait until backward has left the layers: of what they all read
+	output              int64 // what the other stack reads
+	embedding           int64 // what went into the first layer, if the model's code alone keeps it through the forward pass
+	batch               int64 // the tensors of a micro-batch, among what is outside
+	encoder             *tape // the stack in front, in models that have two
+}
+
+// tapeOf is a tape of layers like g.
+func (b *block) tapeOf(g *graph) tape {
+	t := tape{steps: g.steps(), layers: max(b.layers, 1), input: g.input.bytes(), keepsInput: g.keepsInput(), excess: g.excess()}
+	t.trailing = max(g.trailing(), t.excess)
+	for _, s := range t.steps {
+		t.layer += s.grads
+	}
+	t.pending = b.pendingBias(b.checkpointing != "none")
+	if b.arch.CrossAttention {
+		t.pending += b.shared.bytes()
+	}
+	return t
 }
 
 // kept is what n layers hold between forward and backward.
@@ -40,13 +58,13 @@ func (r *rank) tape() (t tape, ok bool) {
 	if !r.sized() || a.Hidden == 0 || a.Layers == 0 || a.Heads == 0 || a.Intermediate == 0 {
 		return tape{}, false
 	}
-	b := r.block()
-	g := b.layer()
-	t = tape{steps: g.steps(), layers: r.layers, input: g.input.bytes(), keepsInput: g.keepsInput(), excess: g.excess()}
-	t.trailing = max(g.trailing(), t.excess)
+	body := r
 	if a.Encoder != nil {
-		t.layers = max(r.layers-a.Encoder.Layers, 1)
+		body = r.stack(false)
 	}
+	b := body.block()
+	g := b.layer()
+	t = b.tapeOf(g)
 	r.applyCheckpointing(&t)
 	if t.checkpointed > 0 {
 		t.trailing = g.working()
@@ -54,8 +72,9 @@ func (r *rank) tape() (t tape, ok bool) {
 			t.trailing += b.c * b.tokens * b.heads * b.seq
 		}
 	}
-	if a.Encoder != nil {
-		t.outside += r.encoderBytes(t.checkpointed > 0)
+	if a.Encoder != nil && r.first {
+		t.encoder = r.encoderTape()
+		t.outside += t.encoder.total() + b.biasBytes(t.checkpointed > 0)
 	}
 	if n := r.denseLayers(); n > 0 && t.checkpointed == 0 { // the walk through layers takes all for alike
 		d := r.block()
@@ -67,21 +86,14 @@ func (r *rank) tape() (t tape, ok bool) {
 		t.spared = saved(t.steps) - saved(g.steps())
 	}
 	if r.first {
-		t.outside += 16 * b.tokens // input ids and labels, int64
-		for _, w := range r.base {
-			if w.unit == embeddingUnit && len(w.Shape) == 4 { // a convolution over patches keeps the pixels
-				t.outside += b.c * b.tokens * w.elements / max(w.Shape[0], 1)
-			}
-		}
-		if slices.ContainsFunc(r.base, func(w weight) bool { return w.unit == embeddingUnit && w.Role == model.Norm }) {
-			t.outside += b.tokens * (b.stream*b.h + 8) // the embeddings' own norm
-		}
-		if a.EmbeddingDropout > 0 {
-			t.outside += b.h * b.tokens
-		}
-		if b.quirk.noRotary {
-			t.outside += 8 * b.seq // position ids
-		}
+		t.batch = b.batchBytes()
+		t.outside += t.batch + b.embedded(t.checkpointed > 0)
+	}
+	switch {
+	case t.checkpointed > 0:
+		t.outside += b.maskBytes()
+	case len(a.PositionTerms) > 0:
+		t.embedding += b.maskBytes()
 	}
 	if !b.quirk.noRotary {
 		t.outside += 2 * b.stream * a.HeadDim * b.seq // cosines and sines
@@ -89,6 +101,9 @@ func (r *rank) tape() (t tape, ok bool) {
 	if r.last {
 		end := b.ending()
 		t.final, t.hidden = saved(end.steps()), end.unkept(b.hidden)
+		if b.frozenEmbeddings() && t.checkpointed == 0 && b.embeddingNorm() > 0 && !t.keepsInput { // the model still names what went into the first layer
+			t.embedding += t.input
+		}
 	}
 	return t, true
 }
@@ -97,28 +112,6 @@ func (r *rank) tape() (t tape, ok bool) {
 func (r *rank) frozenEmbeddings() bool {
 	return r.adapters() && !slices.ContainsFunc(r.trained, func(w weight) bool { return w.unit == embeddingUnit })
 }
-
-// encoderBytes is what the stack in front of the layers keeps: its layers, or their inputs, and its output.
-func (r *rank) encoderBytes(checkpointed bool) int64 {
-	s := *r.scenario
-	s.arch = r.arch.Encoder
-	if !slices.Contains(textEncoders, r.arch.Type) && s.arch.MaxPositions > 0 {
-		s.seq = s.arch.MaxPositions
-	}
-	e := *r
-	e.scenario = &s
-	b := e.block()
-	b.quirk = quirks[r.arch.Type]
-	g := b.layer()
-	layer := saved(g.steps())
-	if checkpointed {
-		layer = g.input.bytes()
-	}
-	return s.arch.Layers*layer + 2*g.input.bytes()
-}
-
-// textEncoders read as many tokens as the decoder writes; other encoders read the patches or frames that their configuration fixes.
-var textEncoders = []string{"t5", "mt5", "umt5", "bart", "mbart"}
 
 // denseLayers counts the layers of a mixture of experts that have no experts.
 func (r *rank) denseLayers() int64 {
@@ -137,6 +130,9 @@ func (r *rank) applyCheckpointing(t *tape) {
 	mode, every, _ := strings.Cut(r.checkpointing, ":")
 	switch mode {
 	case "none":
+		if r.job.ActivationOffload.Or(false) {
+			r.notes.assume("activations stay on the GPU", "activation offload without checkpointing has no formula here", true)
+		}
 	case "full", "offload", "unsloth":
 		t.checkpointed = t.layers
 	case "selective":
@@ -144,10 +140,15 @@ func (r *rank) applyCheckpointing(t *tape) {
 	default:
 		r.notes.assume("no checkpointing", "checkpointing "+r.checkpointing+" has no formula here", true)
 	}
-	toHost := mode == "offload" || mode == "unsloth" || r.job.ActivationOffload.Or(false)
-	if toHost && t.checkpointed > 0 { // inputs go to the host; two layers' worth is in flight
+	if r.activationsToHost() && t.checkpointed > 0 { // inputs go to the host; two layers' worth is in flight
 		t.input = ceilDiv(2*t.input, t.layers)
 	}
+}
+
+// activationsToHost says that checkpointed layers' inputs are kept in host memory.
+func (s *scenario) activationsToHost() bool {
+	mode, _, _ := strings.Cut(s.checkpointing, ":")
+	return mode == "offload" || mode == "unsloth" || mode != "none" && s.job.ActivationOffload.Or(false)
 }
 
 // selective is one of three things: every Nth layer checkpointed; Megatron's, which recomputes core attention; or a policy by

@@ -30,6 +30,7 @@ func Run(in Input) (*Estimate, error) {
 		PerGPU:      p.perGPU(),
 		Stages:      p.stages,
 		Ranks:       p.ranks,
+		Host:        p.hostMemory(),
 		Bottleneck:  p.peak.Components.Bottleneck().String(),
 		Assumptions: p.notes.list,
 	}
@@ -68,6 +69,10 @@ func predict(in Input) (*prediction, error) {
 		return nil, err
 	}
 	p := &prediction{scenario: s, overhead: s.overhead()}
+	engine := s.inferenceBytes()
+	p.overhead.context += engine
+	p.overhead.contextLow += engine
+	p.overhead.contextHigh += engine
 	for stage := range s.pp {
 		moments, err := s.rankOf(stage).moments(p.overhead)
 		if err != nil {
@@ -101,9 +106,6 @@ func (p *prediction) perGPU() PerGPU {
 
 // trainable counts the trained parameters of the whole model.
 func (p *prediction) trainable() int64 {
-	if !p.adapters() {
-		return p.arch.Parameters()
-	}
 	whole := *p.scenario
 	whole.tp, whole.pp, whole.notes = 1, 1, notes{}
 	return count(whole.rankOf(0).trained, nil)

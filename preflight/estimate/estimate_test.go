@@ -173,7 +173,7 @@ func TestPeakIsTheWorstStageAndNotTheSum(t *testing.T) {
 	if e.PerGPU.AllocatedBytes != most || sum <= most {
 		t.Errorf("peak %d, worst stage %d, everything at once %d", e.PerGPU.AllocatedBytes, most, sum)
 	}
-	order := []Stage{Start, ModelLoad, OptimizerInit, Forward, Backward, OptimizerStep, CheckpointSave}
+	order := []Stage{Start, ModelLoad, OptimizerInit, Forward, Backward, OptimizerStep, Eval, CheckpointSave}
 	for i, s := range e.Stages {
 		if s.Stage != order[i] {
 			t.Errorf("stage %d is %s, want %s", i, s.Stage, order[i])

@@ -26,6 +26,7 @@ type op struct {
 	temp    int64     // alive only while the op's backward runs, besides the gradients of its inputs and outputs
 	grads   int64     // gradients of weights that appear here
 	passes  bool      // the gradient of the output is the gradient of every input: additions, views, and sums over copies
+	folds   bool      // a matrix product of more than two dimensions, whose input's gradient is a view of a flat one
 	holds   []*tensor // alive while the op runs forward, because a variable of the Python code still names them
 }
 
@@ -183,10 +184,12 @@ func (g *graph) forwardPeak(kept map[*tensor]bool) int64 {
 	return peak
 }
 
-// A gradient is the storage of an activation's gradient; holders counts the tensors that it waits for.
+// A gradient is the storage of an activation's gradient; holders counts the tensors that it waits for. A view keeps its base alive, and
+// so holds the storage a second time.
 type gradient struct {
 	bytes   int64
 	holders int
+	view    bool
 }
 
 // A gradientFlow follows the gradients of activations through a backward pass.
@@ -218,10 +221,11 @@ func (f *gradientFlow) deliver(t *tensor, g *gradient) {
 		return
 	}
 	sum := old
-	if old.holders > 1 {
+	if old.holders > 1 || old.view {
 		sum = f.allocate(old.bytes)
 		sum.holders = 1
 		old.holders--
+		f.release(old)
 	}
 	f.pending[t] = sum
 	g.holders--
@@ -249,7 +253,9 @@ func (f *gradientFlow) through(o op) int64 {
 	}
 	if !o.passes {
 		for _, t := range o.in {
-			made = append(made, f.allocate(t.bytes()))
+			g := f.allocate(t.bytes())
+			g.view = o.folds
+			made = append(made, g)
 		}
 		f.peak = max(f.peak, f.alive+o.temp)
 	}

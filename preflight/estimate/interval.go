@@ -12,7 +12,7 @@ import (
 var measuredTypes = []string{"llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "phi", "phi3",
 	"gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "opt", "falcon", "stablelm", "starcoder2", "olmo", "olmo2", "cohere", "glm", "granite",
 	"smollm3", "bert", "roberta", "distilbert", "electra", "olmoe",
-	"deepseek_v2", "deepseek_v3", "vit"}
+	"deepseek_v2", "deepseek_v3", "vit", "bloom", "mpt", "deberta-v2", "t5", "mt5", "bart", "whisper", "clip", "llava"}
 
 const (
 	measuredError   = 0.03 // of activations, logits and temporaries: kernels differ in their working memory
@@ -52,7 +52,15 @@ var alternatives = [][]alternative{
 	{with(checkpointing, "full")},
 	{with(optimizerName, "sgd")},
 	{with(gradAccum, 2)},
+	{{func(s *scenario) bool { return !s.job.RefModel.Known && s.task().reference && !s.adapters() }, func(j *job.Job, _ *scenario) { refModel(j).Offer(false, "") }}},
+	{{func(s *scenario) bool {
+		return !s.job.InferenceShare.Known && s.task().generates && s.in.Options.InferenceShare <= 0
+	},
+		func(j *job.Job, _ *scenario) { j.InferenceShare.Offer(colocatedShare, "") }}},
 }
+
+// colocatedShare is TRL's vllm_gpu_memory_utilization for vLLM in the training processes (trl/trainer/grpo_config.py).
+const colocatedShare = 0.3
 
 func microBatch(j *job.Job) *job.Setting[int]       { return &j.MicroBatch }
 func seqLen(j *job.Job) *job.Setting[int]           { return &j.SeqLen }
@@ -60,6 +68,7 @@ func gradAccum(j *job.Job) *job.Setting[int]        { return &j.GradAccum }
 func attention(j *job.Job) *job.Setting[string]     { return &j.Attention }
 func paramDtype(j *job.Job) *job.Setting[string]    { return &j.ParamDtype }
 func checkpointing(j *job.Job) *job.Setting[string] { return &j.Checkpointing }
+func refModel(j *job.Job) *job.Setting[bool]        { return &j.RefModel }
 func optimizerName(j *job.Job) *job.Setting[string] { return &j.Optimizer }
 
 // interval bounds the device's memory: formulas' own error, fragmentation, context and NCCL, and what each unknown setting could
@@ -79,7 +88,24 @@ func (p *prediction) interval() (low, high int64) {
 	high = p.peak.DeviceBytes + slack + fragmented - c[Fragmentation] + p.overhead.contextHigh - c[Context]
 	down, up := p.unknownSettings()
 	low = max(low-down, min(low, p.overhead.contextLow))
-	return low, high + up + p.unknownActivations()
+	return low, high + up + p.unknownActivations() + p.imbalance() + p.pagedOnDevice()
+}
+
+// imbalance is what a rank needs on top whose experts get twice as many tokens as the mean: routing decides that, and dropless layers take
+// what comes.
+func (p *prediction) imbalance() int64 {
+	if !p.spreadsExperts() || p.pinned() {
+		return 0
+	}
+	crowded := *p.arch
+	crowded.ExpertsPerToken = min(2*max(crowded.ExpertsPerToken, 1), crowded.Experts)
+	in := p.in
+	in.Model = &crowded
+	other, err := predict(in)
+	if err != nil {
+		return 0
+	}
+	return max(other.peak.DeviceBytes-p.peak.DeviceBytes, 0)
 }
 
 // unknownSettings re-runs the prediction with the alternatives of every unknown setting, one setting at a time.
@@ -104,6 +130,15 @@ func (p *prediction) unknownSettings() (down, up int64) {
 		down, up = down-lowest, up+highest
 	}
 	return down, up
+}
+
+// pagedOnDevice is optimizer states in managed memory, which nvidia-smi shows while the GPU has room for them.
+func (p *prediction) pagedOnDevice() int64 {
+	var most int64
+	for stage := range p.pp {
+		most = max(most, p.rankOf(stage).pagedStates())
+	}
+	return most
 }
 
 // unknownActivations is how much a model known only by its parameter count may need for them.

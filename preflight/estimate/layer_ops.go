@@ -66,12 +66,21 @@ func (b *block) scaled(x *tensor) *tensor {
 	return b.add(op{name: "scale", in: []*tensor{x}}, x.n, x.width)
 }
 
-// dropout keeps a mask of one byte an element (native_dropout on CUDA).
+// dropout keeps a mask.
 func (b *block) dropout(x *tensor, p float64) *tensor {
 	if p <= 0 {
 		return x
 	}
-	return b.add(op{name: "dropout", in: []*tensor{x}, extra: x.n}, x.n, x.width)
+	return b.add(op{name: "dropout", in: []*tensor{x}, extra: b.dropoutMask(x.n, x.width)}, x.n, x.width)
+}
+
+// dropoutMask is the bytes of dropout's mask: one an element on CUDA (native_dropout), an element's own width on a CPU
+// (aten/src/ATen/native/Dropout.cpp).
+func (r *rank) dropoutMask(n, width int64) int64 {
+	if r.cpu() {
+		return n * width
+	}
+	return n
 }
 
 // linear is the matrix product of a module, out elements a token wide, with its adapter if it has one.
@@ -88,7 +97,7 @@ func (b *block) linear(x *tensor, out int64, modules ...string) *tensor {
 // matrix is the product with a weight of the given number of elements. A trained weight keeps the product's input for its gradient,
 // which autocast makes in 16 bit first; the 16-bit copy of a weight stays with the graph.
 func (b *block) matrix(x *tensor, n int64, weights int64) *tensor {
-	o := op{name: "linear"}
+	o := op{name: "linear", folds: true}
 	width := b.w
 	if b.autocast {
 		width = b.c
@@ -129,7 +138,7 @@ func (b *block) withAdapter(x, y *tensor, a adapter) *tensor {
 	}
 	for _, part := range []struct{ out, weights int64 }{{b.tokens * a.rank, a.in * a.rank}, {b.tokens * a.out, a.rank * a.out}} {
 		branch = b.lowered(branch)
-		o := op{name: "adapter", in: []*tensor{branch}, saves: []*tensor{branch}, grads: b.precision.grad * part.weights}
+		o := op{name: "adapter", folds: true, in: []*tensor{branch}, saves: []*tensor{branch}, grads: b.precision.grad * part.weights}
 		out := width
 		if b.autocast {
 			out = b.c
@@ -138,6 +147,9 @@ func (b *block) withAdapter(x, y *tensor, a adapter) *tensor {
 			}
 		}
 		branch = b.add(o, part.out, out)
+	}
+	if b.lora.DoRA {
+		branch = b.magnitude(y, branch, a)
 	}
 	out := b.sum(y, b.scaled(branch))
 	b.hold(x, input)
@@ -228,7 +240,9 @@ func (b *block) activation(x *tensor) *tensor {
 		}
 		return keep([]*tensor{x}, 3*x.bytes(), x.bytes(), x.width)
 	case "quick_gelu":
-		return keep([]*tensor{x}, x.bytes(), x.bytes(), x.width)
+		open := b.add(op{name: "activation", in: []*tensor{b.scaled(x)}}, x.n, x.width)
+		b.ops[len(b.ops)-1].saves = []*tensor{open}
+		return b.product(x, open)
 	case "relu":
 		y := keep(nil, 0, 0, x.width)
 		b.ops[len(b.ops)-1].saves = []*tensor{y}
@@ -238,7 +252,7 @@ func (b *block) activation(x *tensor) *tensor {
 		return y
 	}
 	if b.quirk.pythonGelu {
-		return keep([]*tensor{x}, 0, 3*x.bytes(), x.width)
+		return keep([]*tensor{x}, 0, 4*x.bytes(), x.width)
 	}
 	return keep([]*tensor{x}, 0, 0, x.width)
 }

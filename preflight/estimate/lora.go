@@ -2,8 +2,6 @@ package estimate
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	"oomguard/preflight/job"
 	"oomguard/preflight/model"
@@ -38,8 +36,13 @@ func (s *scenario) settleMethod() error {
 	if s.lora.R < 1 || s.lora.R > 1<<20 {
 		return fmt.Errorf("lora r = %d: want 1 or more", s.lora.R)
 	}
+	for module, rank := range s.lora.RankPattern {
+		if rank < 1 || rank > 1<<20 {
+			return fmt.Errorf("lora rank_pattern %s = %d: want 1 or more", module, rank)
+		}
+	}
 	if s.sized() {
-		if _, err := s.arch.LoRATargets(s.lora.Targets); err != nil {
+		if _, err := s.arch.LoRATargets(s.lora.Names()); err != nil {
 			return err
 		}
 	} else if !s.weightsOnly {
@@ -154,70 +157,6 @@ func (r *rank) dequantisedBytes() int64 {
 		copies = 2 // dequantised, then converted: what large output projections show in the same nine rows
 	}
 	return copies * most * r.precision.compute
-}
-
-// adapted lists the modules of this rank that carry an adapter.
-func (r *rank) adapted() []weight {
-	targets, err := r.arch.LoRATargets(r.lora.Targets) // settleMethod has refused what fails here
-	if err != nil {
-		return nil
-	}
-	var out []weight
-	for _, t := range targets {
-		w := r.slice(t.Tensor, layerUnit, t.Count*r.layers/max(r.arch.Blocks(), 1))
-		switch {
-		case strings.Contains(t.Path, "*"):
-		case t.Role == model.Embedding:
-			w.unit, w.repeat = embeddingUnit, oneIf(r.first)
-		default:
-			w.unit, w.repeat = finalUnit, oneIf(r.last)
-		}
-		if w.repeat > 0 {
-			out = append(out, w)
-		}
-	}
-	return out
-}
-
-func oneIf(yes bool) int64 {
-	if yes {
-		return 1
-	}
-	return 0
-}
-
-// adapterWeights are the matrices A [r, in] and B [out, r] of every adapted module, DoRA's magnitudes, and the trainable copies
-// of modules_to_save.
-func (r *rank) adapterWeights() []weight {
-	if r.weightsOnly {
-		return nil
-	}
-	if !r.sized() {
-		n := max(r.base[0].elements/200, 1)
-		return []weight{{unit: layerUnit, repeat: 1, elements: n, shapeless: true, Tensor: model.Tensor{Role: model.Linear}}}
-	}
-	rank := int64(r.lora.R)
-	var out []weight
-	add := func(w weight, role model.Role, shape ...int64) {
-		t := model.Tensor{Module: w.Module, Role: role, Shape: shape}
-		out = append(out, weight{Tensor: t, unit: w.unit, repeat: w.repeat, elements: t.Elements()})
-	}
-	for _, w := range r.adapted() {
-		add(w, model.Linear, rank, w.Shape[1])
-		add(w, model.Linear, w.Shape[0], rank)
-		switch {
-		case r.lora.DoRA && w.Role == model.Embedding:
-			add(w, model.Other, w.Shape[1])
-		case r.lora.DoRA:
-			add(w, model.Other, w.Shape[0])
-		}
-	}
-	for _, w := range r.base {
-		if slices.Contains(r.lora.ModulesToSave, w.Module) {
-			out = append(out, w)
-		}
-	}
-	return out
 }
 
 // litgptUnexplained is what each layer of litgpt keeps for a token under LoRA beyond what its code explains, in bytes: three tensors of

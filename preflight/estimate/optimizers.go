@@ -1,119 +1,89 @@
 package estimate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
-
-	"oomguard/preflight/model"
-)
-
-// stepKind is how an optimizer applies its update, which decides what is alive during the step besides states and gradients.
-type stepKind int
-
-const (
-	inPlace      stepKind = iota // one kernel reads and writes everything: no temporaries
-	foreach                      // lists of tensors: one temporary of the size of the parameters
-	loop                         // one parameter after the other: two temporaries of the largest
-	autoStep                     // PyTorch's own choice: foreach on a GPU, loop on a CPU
-	foreachTwice                 // lists of tensors: two temporaries of the size of the parameters
-	loopInF32                    // one parameter after the other in fp32: two temporaries of the largest, and copies of a 16-bit weight and its gradient
 )
 
 // An optimizer is one row of the table below: to add one, add a row.
 type optimizer struct {
 	name string
-	// state is the bytes of optimizer state for one tensor. dtype is the width of the states: that of the weights the optimizer
-	// updates (4 with fp32 or master weights).
-	state func(w weight, dtype int64) int64
-	step  stepKind
-	// embeddings32, if not 0, is the bytes per element of an nn.Embedding under HF Trainer, which registers {"optim_bits": 32}
-	// for every such weight (transformers/trainer.py).
+	// state is the bytes of optimizer state for one tensor.
+	state func(w weight, s stateSetting) int64
+	// temporaries is what a step holds besides gradients and states.
+	temporaries func(u update) int64
+	// embeddings32, if not 0, is the bytes per element of an nn.Embedding under HF Trainer, which registers {"optim_bits": 32} for
+	// every such weight of bitsandbytes' 8-bit optimizers (transformers/trainer.py).
 	embeddings32 int64
+	// inBackward: each weight is updated, and its gradient freed, while backward goes on. The bytes count the gradients alive at once.
+	inBackward int64
 	// rough marks rules that need tensor shapes and can only approximate a model known by its parameter count.
 	rough  bool
 	source string
 }
 
-// PyTorch's Adam keeps exp_avg and exp_avg_sq with zeros_like(param): two tensors of the parameter's dtype.
-func adamState(w weight, dtype int64) int64 { return 2 * dtype * w.total() }
-
-func oneState(w weight, dtype int64) int64 { return dtype * w.total() }
-
-func noState(weight, int64) int64 { return 0 }
-
-// blockState is bitsandbytes' 8-bit state: one byte an element and an fp32 scale for each block of 256, for each of n moments;
-// tensors under 4096 elements stay in 32 bit (bitsandbytes/optim/optimizer.py: blocksize 256, min_8bit_size 4096).
-func blockState(moments, bits int64) func(weight, int64) int64 {
-	const block, minimum = 256, 4096
-	return func(w weight, _ int64) int64 {
-		if w.elements < minimum {
-			return moments * 4 * w.total()
-		}
-		return w.repeat * moments * (ceilDiv(w.elements*bits, 8) + 4*ceilDiv(w.elements, block))
-	}
-}
-
-// adafactorState keeps a row and a column of fp32 means for a matrix and a full vector otherwise (Shazeer and Stern 2018).
-func adafactorState(w weight, _ int64) int64 {
-	if len(w.Shape) < 2 {
-		if w.shapeless {
-			return 0
-		}
-		return 4 * w.total()
-	}
-	columns := w.Shape[len(w.Shape)-1]
-	return w.repeat * 4 * (w.elements/max(columns, 1) + columns)
-}
-
-// muonState keeps one momentum for hidden matrices; embeddings, head and vectors stay with Adam (Jordan et al. 2024).
-func muonState(w weight, dtype int64) int64 {
-	if w.Role == model.Linear {
-		return dtype * w.total()
-	}
-	return adamState(w, dtype)
-}
-
-// galoreState keeps Adam's moments of a rank-128 projection and the projector for matrices (GaLore galore_projector.py: the
-// short side is projected; 128 is the rank of transformers' optim_args default).
-func galoreState(w weight, dtype int64) int64 {
-	const rank = 128
-	if w.Role != model.Linear || len(w.Shape) != 2 {
-		return adamState(w, dtype)
-	}
-	short, long := min(w.Shape[0], w.Shape[1]), max(w.Shape[0], w.Shape[1])
-	r := min(rank, short)
-	return w.repeat * dtype * (short*r + 2*r*long)
-}
+// A stateSetting is what states depend on besides the tensor: the width of what the optimizer updates (4 with fp32 or master weights) and
+// the rank of optimizers that project gradients.
+type stateSetting struct{ width, rank int64 }
 
 const (
-	torchAdam = "torch/optim/adam.py: zeros_like(param) twice; foreach needs about sizeof(params) more (docstring)"
-	bnb       = "bitsandbytes/optim/optimizer.py: blocks of 256, fp32 below 4096 elements"
+	torchAdam = "torch/optim/adam.py: zeros_like(param) twice; foreach makes one list more"
+	bnb       = "bitsandbytes/optim/optimizer.py: blocks of 256, fp32 below 4096 elements; one kernel a tensor"
+	bnb32     = "bitsandbytes/optim/optimizer.py: optim_bits 32 is fp32 whatever the weights are; one kernel a tensor"
+	paged     = "; tensors of 1e5 elements and more in managed memory, which may move to the host"
+	torchao   = "torchao/optim/adam.py: blocks of 256 under Trainer; the compiled step is estimated"
+	galore    = "galore_torch: galore_projector.py, adamw.py"
+	schedule  = "schedulefree: a second sequence z, and exp_avg_sq for Adam"
 )
 
-// The known optimizers.
+// The known optimizers. States and temporaries of nearly all are tested against real ones (lab/optimizers.py, TestRealOptimizers).
 var optimizers = []optimizer{
-	{name: "adamw", state: adamState, step: autoStep, source: torchAdam},
-	{name: "adam", state: adamState, step: autoStep, source: torchAdam},
-	{name: "adamw_foreach", state: adamState, step: foreach, source: torchAdam},
-	{name: "adamw_fused", state: adamState, step: inPlace, source: "torch/optim/adam.py: fused kernel, no intermediate"},
-	{name: "adamw_loop", state: adamState, step: loop, source: "simulated: two temporaries of the largest tensor"},
-	{name: "adamw_8bit", state: blockState(2, 8), step: inPlace, embeddings32: 8, source: bnb},
-	{name: "paged_adamw_8bit", state: blockState(2, 8), step: inPlace, embeddings32: 8, source: bnb + "; pages may move to the host"},
-	{name: "paged_adamw", state: func(w weight, _ int64) int64 { return 8 * w.total() }, step: inPlace, source: bnb + "; pages may move to the host"},
-	{name: "adamw_4bit", state: blockState(2, 4), step: loop, rough: true, source: "torchao low-bit optimizer: blocks of 128 or 256"},
-	{name: "adafactor", state: adafactorState, step: loopInF32, rough: true, source: "Shazeer and Stern 2018; transformers/optimization.py (its Trainer's), simulated: 16 bytes an element of the largest 16-bit tensor"},
-	{name: "lion", state: oneState, step: inPlace, source: "Chen et al. 2023: one momentum; bitsandbytes Optimizer1State"},
-	{name: "lion_8bit", state: blockState(1, 8), step: inPlace, embeddings32: 4, source: bnb},
-	{name: "sgd", state: noState, step: inPlace, source: "torch/optim/sgd.py: no state without momentum"},
-	{name: "sgd_momentum", state: oneState, step: inPlace, source: "torch/optim/sgd.py: momentum_buffer of the parameter's dtype"},
-	{name: "muon", state: muonState, step: loop, rough: true, source: "Jordan et al. 2024"},
-	{name: "galore_adamw", state: galoreState, step: loopInF32, rough: true, source: "GaLore galore_projector.py, rank 128"},
-	{name: "adagrad", state: oneState, step: foreachTwice, source: "torch/optim/adagrad.py: one sum; simulated: two temporaries of the parameters' size"},
-	{name: "rmsprop", state: oneState, step: autoStep, source: "torch/optim/rmsprop.py: square_avg"},
-	{name: "lomo", state: noState, step: loop, rough: true, source: "Lv et al. 2023: no state, fused into backward"},
-	{name: "cpu_adam", state: adamState, step: inPlace, source: "DeepSpeedCPUAdam: updates on the host"},
+	{name: "adamw", state: adamState, temporaries: lists(1), source: torchAdam},
+	{name: "adam", state: adamState, temporaries: lists(1), source: torchAdam},
+	{name: "adamw_foreach", state: adamState, temporaries: onlyLists(1), source: torchAdam},
+	{name: "adamw_fused", state: adamState, temporaries: none, source: "torch/optim/adam.py: fused kernel, no intermediate"},
+	{name: "adamw_loop", state: adamState, temporaries: one(2), source: "torch/optim/adam.py: the root and the denominator of one tensor"},
+	{name: "adamw_anyprecision", state: fixed(8), temporaries: one(2), rough: true, source: "torchdistx: fp32 moments by Trainer's default"},
+	{name: "adamw_8bit", state: blockState(2), temporaries: none, embeddings32: 8, source: bnb},
+	{name: "paged_adamw", state: fixed(8), temporaries: none, source: bnb32 + paged},
+	{name: "paged_adamw_8bit", state: blockState(2), temporaries: none, embeddings32: 8, source: bnb + paged},
+	{name: "adamw_torch_8bit", state: torchaoState(8), temporaries: one(2), rough: true, source: torchao},
+	{name: "adamw_4bit", state: torchaoState(4), temporaries: one(2), rough: true, source: torchao},
+	{name: "cpu_adam", state: adamState, temporaries: none, source: "DeepSpeedCPUAdam: updates on the host"},
+	{name: "lamb", state: adamState, temporaries: one(2), rough: true, source: "You et al. 2020: Adam's moments"},
+	{name: "stable_adamw", state: kahanState, temporaries: lists(1), rough: true, source: "optimi/stableadamw.py: a compensation for 16-bit weights"},
+	{name: "grokadamw", state: noState, temporaries: one(6), rough: true, source: "grokadamw.py: states live on the host; one tensor's three visit"},
+	{name: "schedule_free_adamw", state: adamState, temporaries: lists(1), rough: true, source: schedule},
+	{name: "schedule_free_radam", state: adamState, temporaries: lists(1), rough: true, source: schedule},
+	{name: "schedule_free_sgd", state: oneState, temporaries: none, rough: true, source: schedule},
+	{name: "adafactor", state: factoredState, temporaries: oneWide(8, 16), rough: true, source: "transformers/optimization.py: fp32 row and column means"},
+	{name: "adafactor_torch", state: factoredOwnWidth, temporaries: one(1), rough: true, source: "torch/optim/_adafactor.py: row and column means of the gradient's dtype"},
+	{name: "lion", state: fixed(4), temporaries: none, source: bnb32},
+	{name: "lion_8bit", state: blockState(1), temporaries: none, embeddings32: 4, source: bnb},
+	{name: "paged_lion", state: fixed(4), temporaries: none, source: bnb32 + paged},
+	{name: "paged_lion_8bit", state: blockState(1), temporaries: none, embeddings32: 4, source: bnb + paged},
+	{name: "ademamix", state: fixed(12), temporaries: none, source: "bitsandbytes/optim/ademamix.py: two fp32 averages and the squares"},
+	{name: "ademamix_8bit", state: blockState(3), temporaries: none, embeddings32: 12, source: bnb},
+	{name: "paged_ademamix", state: fixed(12), temporaries: none, source: bnb32 + paged},
+	{name: "paged_ademamix_8bit", state: blockState(3), temporaries: none, embeddings32: 12, source: bnb + paged},
+	{name: "sgd", state: noState, temporaries: none, source: "torch/optim/sgd.py: no state without momentum"},
+	{name: "sgd_momentum", state: oneState, temporaries: none, source: "torch/optim/sgd.py: momentum_buffer of the parameter's dtype"},
+	{name: "adagrad", state: oneState, temporaries: lists(2), source: "torch/optim/adagrad.py: one sum; two lists in a step"},
+	{name: "rmsprop", state: oneState, temporaries: lists(1), source: "torch/optim/rmsprop.py: square_avg"},
+	{name: "rmsprop_8bit", state: blockState(1), temporaries: none, embeddings32: 4, source: bnb},
+	{name: "muon", state: muonState, temporaries: muonTemporaries, rough: true, source: "torch/optim/_muon.py for hidden matrices, AdamW for all else"},
+	{name: "galore_adamw", state: galoreState, temporaries: galoreTemporaries, rough: true, source: galore},
+	{name: "galore_adamw_8bit", state: galore8bitState, temporaries: galoreTemporaries, rough: true, source: galore + "; " + bnb},
+	{name: "galore_adafactor", state: galoreFactoredState, temporaries: galoreFactoredTemporaries, rough: true, source: galore},
+	{name: "apollo_adamw", state: apolloState, temporaries: lowRank(lowRankStep, one(2)), rough: true, source: "apollo_torch: apollo.py, random_projector.py"},
+	{name: "lomo", state: noState, temporaries: oneWide(0, 6), inBackward: 2, rough: true, source: "lomo_optim/lomo.py: fp32 copies of a 16-bit weight and its gradient"},
+	{name: "adalomo", state: factoredState, temporaries: oneWide(8, 10), inBackward: 2, rough: true, source: "lomo_optim/adalomo.py"},
 }
+
+// layerwise is how Trainer marks optimizers that work on one weight at a time, in backward (transformers/trainer_optimizer.py).
+const layerwise = "_layerwise"
 
 // OptimizerNames lists the optimizers that Run knows.
 func OptimizerNames() []string {
@@ -125,49 +95,34 @@ func OptimizerNames() []string {
 }
 
 func findOptimizer(name string) (optimizer, error) {
-	i := slices.IndexFunc(optimizers, func(o optimizer) bool { return o.name == name })
+	base, inBackward := strings.CutSuffix(name, layerwise)
+	i := slices.IndexFunc(optimizers, func(o optimizer) bool { return o.name == base || o.name+"_32bit" == base })
 	if i < 0 {
 		return optimizer{}, fmt.Errorf("unknown optimizer %q: use one of %s", name, strings.Join(OptimizerNames(), ", "))
 	}
-	return optimizers[i], nil
+	o := optimizers[i]
+	if inBackward {
+		o.inBackward = 1
+	}
+	return o, nil
 }
 
-// stateBytes is the optimizer state of all trainable weights. dtype is the width of states; embeddings32 says that HF Trainer
-// drives the optimizer.
-func (o optimizer) stateBytes(ws []weight, dtype int64, hfTrainer bool) int64 {
+// stateBytes is the optimizer state of all trainable weights. hfTrainer says that HF Trainer drives the optimizer.
+func (o optimizer) stateBytes(ws []weight, s stateSetting, hfTrainer bool) int64 {
 	var sum int64
 	for _, w := range ws {
-		if o.embeddings32 > 0 && hfTrainer && w.Role == model.Embedding {
+		if o.embeddings32 > 0 && hfTrainer && isEmbedding(w) {
 			sum += o.embeddings32 * w.total()
 			continue
 		}
-		sum += o.state(w, dtype)
+		sum += o.state(w, stateSetting{width: cmp.Or(w.width, s.width), rank: s.rank})
 	}
 	return sum
 }
 
-// temporaryBytes is what one step holds besides gradients and states. elements and largest count what this rank updates.
-func (o optimizer) temporaryBytes(elements, largest, dtype int64, cpu bool) int64 {
-	step := o.step
-	if step == autoStep {
-		step = foreach
-		if cpu {
-			step = loop
-		}
-	}
-	switch step {
-	case foreach:
-		return elements * dtype
-	case loop:
-		return 2 * largest * dtype
-	case foreachTwice:
-		return 2 * elements * dtype
-	case loopInF32:
-		if dtype < 4 {
-			return 16 * largest
-		}
-		return 8 * largest
-	case inPlace, autoStep:
-	}
-	return 0
+// projects says that gradients are projected to a rank.
+func (o optimizer) projects() bool {
+	return strings.HasPrefix(o.name, "galore") || strings.HasPrefix(o.name, "apollo")
 }
+
+func (o optimizer) isPaged() bool { return strings.HasPrefix(o.name, "paged_") }

@@ -49,6 +49,9 @@ func newScenario(in Input) (*scenario, error) {
 	if s.arch != nil && s.framework("litgpt") {
 		s.arch = untied(s.arch)
 	}
+	if s.arch != nil && s.task().classifies {
+		s.arch = rewarding(s.arch)
+	}
 	if s.arch == nil {
 		return nil, errors.New("estimate: no model known: give --model with a config.json, or --params")
 	}
@@ -56,7 +59,7 @@ func newScenario(in Input) (*scenario, error) {
 		return nil, fmt.Errorf("estimate: %s has %d parameters: want 1 to %.0e", s.arch.Name, p, float64(maxParameters))
 	}
 	s.settleWords()
-	steps := []func() error{s.settleLayout, s.settleBatch, s.settleMethod, s.settlePrecision, s.settleOptimizer}
+	steps := []func() error{s.settleLayout, s.settleBatch, s.settleTask, s.settleMethod, s.settlePrecision, s.settleOptimizer}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("estimate: %w", err)
@@ -144,6 +147,9 @@ func (s *scenario) settleLayout() error {
 	if s.sharded() && !j.WorldSize.Known && !j.NProc.Known {
 		s.notes.assume(fmt.Sprintf("world_size = %d", s.world), "world_size is unknown: "+reason(j.WorldSize), true)
 	}
+	if s.spreadsExperts() {
+		s.notes.assume("every rank's experts get an equal share of the tokens", "routing decides; the upper bound has twice the share", true)
+	}
 	s.sequenceParallel = s.framework("torchtitan", "nanotron") || slices.Contains(j.ScriptArgs, "--sequence-parallel")
 	if s.tp > 1 && !s.sequenceParallel {
 		s.notes.assume("tensor parallelism without sequence parallelism", "no --sequence-parallel was seen", true)
@@ -165,10 +171,6 @@ func (s *scenario) settleBatch() error {
 	if s.seq > maxSequence || s.batch > maxTokens || s.batch*s.seq > maxTokens {
 		return fmt.Errorf("micro_batch %d of seq_len %d is out of range: at most %d tokens of a sequence and %d of a micro-batch",
 			s.batch, s.seq, maxSequence, maxTokens)
-	}
-	if j.Task.Or("") == "dpo" {
-		s.batch *= 2
-		s.notes.assume("two sequences per sample", "DPO concatenates the chosen and the rejected answer", false)
 	}
 	s.seq = ceilDiv(s.seq, s.cp)
 	return nil
@@ -224,6 +226,17 @@ func (s *scenario) huggingFace() bool {
 }
 
 func (s *scenario) adapters() bool { return s.lora != nil }
+
+// expertTP is the ranks among which one expert's matrices are split: Megatron's tensor parallelism unless experts have their own.
+func (s *scenario) expertTP() int64 {
+	if n := s.scriptNumber("--expert-tensor-parallel-size"); n > 0 {
+		return n
+	}
+	return s.tp
+}
+
+// spreadsExperts says that a rank's share of the tokens depends on where they are routed.
+func (s *scenario) spreadsExperts() bool { return s.ep > 1 && s.arch.Experts > 0 }
 
 // virtualStages is the number of chunks that Megatron's interleaved schedule cuts a pipeline stage's layers into.
 func (s *scenario) virtualStages() int64 {

@@ -2,7 +2,6 @@ package estimate
 
 import (
 	"fmt"
-	"slices"
 
 	"oomguard/preflight/model"
 )
@@ -29,13 +28,12 @@ func (r *rank) moments(o overhead) ([]moment, error) {
 	}
 	add(OptimizerInit, m.optimizerStep()...)
 	out = append(out, moment{Forward, forwardEnd, m.forwardEnd()})
-	add(Forward, m.forward())
+	add(Forward, m.forward()...)
 	add(Backward, m.backward()...)
 	add(OptimizerStep, m.optimizerStep()...)
 	out = append(out, moment{OptimizerStep, betweenSteps, m.betweenSteps()})
-	if !r.sharded() { // saving a sharded model gathers it, in ways that differ by program
-		add(CheckpointSave, m.states(0))
-	}
+	add(Eval, m.evaluation()...)
+	add(CheckpointSave, m.saving())
 	return out, nil
 }
 
@@ -185,26 +183,69 @@ func (m *builder) optimizerStep() []Components {
 	update, gather := c, c
 	update[Temporaries] = 2*m.workspace + m.library + m.layout.stepTemporaries
 	gather[Temporaries] = 2 * m.workspace
+	update[Activations], gather[Activations] = m.tape.batch, m.tape.batch
 	gather[Communication] += m.layout.step
 	return []Components{update, gather}
 }
 
 // forwardEnd is what is left when the forward pass has returned: activations and the loss's saved tensors.
 func (m *builder) forwardEnd() Components {
-	c := m.forward()
+	c := m.atLoss()
 	c[Logits] = min(m.loss.forward, m.loss.backward)
+	c[Communication] += m.layout.forwardEnd - m.layout.forward
 	return c
 }
 
-// forward ends with all activations and the loss's own peak.
-func (m *builder) forward() Components {
+// atLoss is the end of the forward pass, with all activations and the loss's own peak.
+func (m *builder) atLoss() Components {
 	c := m.states(m.residentGradients())
 	c[Activations] = m.activations()
 	c[Logits] = m.loss.forward
-	c[Temporaries] = m.workspace + m.library + m.castCache() + m.cachedCasts() + m.dequant
-	c[Temporaries] += max(m.tape.hidden, m.tape.trailing-m.tape.final-m.loss.forward, 0)
+	c[Temporaries] = m.workspace + m.library + m.cachedCasts() + m.dequant + m.tape.embedding + m.aroundLoss()
 	c[Communication] += m.layout.forward
 	return c
+}
+
+// aroundLoss is what else is alive at the loss, or by how much the last layer's end was higher.
+func (m *builder) aroundLoss() int64 {
+	return max(m.castCache()+m.tape.hidden, m.tape.trailing-m.tape.final-m.loss.forward)
+}
+
+// encoderForward is the end of the stack in front, in models that have two.
+func (m *builder) encoderForward() []Components {
+	e := m.tape.encoder
+	if e == nil {
+		return nil
+	}
+	c := m.states(m.residentGradients())
+	c[Activations] = m.tape.outside - e.final
+	c[Temporaries] = m.workspace + m.library + m.dequant + e.trailing
+	c[Communication] += m.layout.forward
+	return []Components{c}
+}
+
+// forward is the moments of the forward pass at which memory may peak: the loss and, where weights are gathered, the first and the last
+// layer.
+func (m *builder) forward() []Components {
+	loss := m.atLoss()
+	if m.layout.fsdp == nil {
+		return append(m.encoderForward(), loss)
+	}
+	start := m.betweenSteps() // FSDP 1 still has the gradients of the step before
+	start[Temporaries] = m.workspace + m.library
+	first := loss
+	first[Activations], first[Logits] = 0, 0
+	if m.taped {
+		first[Activations] = m.tape.outside
+	}
+	first[Temporaries] = m.workspace + m.library
+	first[Communication] += m.layout.gather - m.layout.forward
+	layer := loss
+	layer[Activations] -= m.tape.final
+	layer[Logits] = 0
+	layer[Temporaries] += m.tape.trailing - m.aroundLoss()
+	layer[Communication] += m.layout.layers - m.layout.forward
+	return []Components{start, first, layer, loss}
 }
 
 func (m *builder) activations() int64 {
@@ -215,6 +256,9 @@ func (m *builder) activations() int64 {
 }
 
 func (m *builder) residentGradients() int64 {
+	if m.layout.accumulated > 0 {
+		return m.layout.accumulated
+	}
 	if m.layout.gradsResident {
 		return m.layout.grads
 	}
@@ -233,124 +277,9 @@ func (m *builder) castCache() int64 {
 // cachedCasts is the copies of checkpointed layers' weights that nothing but autocast's own cache keeps, until the forward pass has left
 // autocast (torch/amp/autocast_mode.py). Only trained weights are cached; stacked experts are not cast at all.
 func (m *builder) cachedCasts() int64 {
-	if !m.precision.autocast || m.adapters() || m.tape.layers == 0 || quirks[m.arch.Type].viewsWeights {
+	if !m.precision.autocast || m.adapters() || m.tape.layers == 0 || quirkOf(m.arch).viewsWeights {
 		return 0
 	}
 	casts := count(m.base, func(w weight) bool { return w.unit == layerUnit && w.Role == model.Linear })
 	return 2 * casts / m.tape.layers * m.tape.checkpointed
-}
-
-// backward is the moments of the backward pass at which memory may peak. Between the first and the last layer memory changes
-// evenly, by a layer's gradients less its activations, so the extremes are at the ends.
-func (m *builder) backward() []Components {
-	all := m.layout.grads
-	base := m.states(0)
-	base[Temporaries] = 2*m.workspace + m.library + m.dequant
-	base[Communication] += m.layout.backward
-	end := base
-	end[Communication] += m.layout.backwardEnd - m.layout.backward
-	end[Gradients] = all
-	if !m.taped {
-		return m.roughBackward(base, end)
-	}
-	grads := m.unitGradients()
-	at := func(produced, activations, logits, live int64) Components {
-		c := base
-		c[Gradients], c[Activations], c[Logits] = min(produced, all), activations, logits
-		c[Temporaries] += live
-		if m.layout.gradsResident { // what this pass produces comes on top until it is accumulated
-			c[Gradients] = all
-		}
-		return c
-	}
-	earlier := m.inFlightBytes(max(m.inFlight-m.chunks, 0)) // backward frees one whole micro-batch of this stage, the rest stays
-	out := []Components{
-		at(0, m.activations(), m.loss.backward, m.castCache()+m.loss.working),
-		at(grads.final, m.activations(), m.loss.gradient, m.castCache()+m.fresh(grads.final)),
-	}
-	top := earlier + m.tape.outside + m.tape.kept(max(m.tape.layers-1, 0))
-	bottom := earlier + m.tape.outside
-	out = append(out, m.walkLayer(at, top, grads.final)...)
-	out = append(out, m.walkLayer(at, bottom+m.hoarded(), all-grads.first-grads.layer)...)
-	end[Activations], end[Logits] = bottom, m.loss.held
-	end[Temporaries] += m.lastGradients(grads)
-	return append(out, end)
-}
-
-// hoarded is what FSDP 1 holds on to by the time backward reaches the first layer if layers are frozen and checkpointed: a hook on the
-// inputs of every frozen unit (_register_post_backward_reshard_only_hook in torch/distributed/fsdp/_runtime_utils.py) keeps the inputs
-// that reentrant checkpointing detached, and the gradients they got, until backward ends. Public runs of Trainer and of fsdp_qlora, LoRA
-// and QLoRA, 7 to 70 billion parameters, all show it.
-func (m *builder) hoarded() int64 {
-	if !m.adapters() || !m.fsdp() || m.job.FSDPVersion.Or(2) != 1 {
-		return 0
-	}
-	return 2 * m.tape.input * min(m.tape.checkpointed, max(m.layers-1, 0))
-}
-
-// roughBackward serves activations that are one number: all of them at the start, none at the end.
-func (m *builder) roughBackward(base, end Components) []Components {
-	base[Gradients], base[Activations], base[Logits] = m.residentGradients(), m.fixed, m.loss.backward
-	return []Components{base, end}
-}
-
-// unitGradients are the bytes of gradients that the head (with a tied embedding's share), one layer, and the embeddings make.
-type unitGradients struct{ final, layer, first, tied int64 }
-
-func (m *builder) unitGradients() unitGradients {
-	width, part := m.precision.grad, m.layout.gradShards
-	g := unitGradients{
-		final: ceilDiv(width*count(m.trained, inUnit(finalUnit)), part),
-		layer: ceilDiv(width*m.oneLayer(m.trained), part),
-		first: ceilDiv(width*count(m.trained, inUnit(embeddingUnit)), part),
-	}
-	if m.tiedHere() && !m.adapters() {
-		g.tied = width * m.tiedElements()
-		g.final += ceilDiv(g.tied, part)
-		g.first -= min(ceilDiv(g.tied, part), g.first)
-	}
-	return g
-}
-
-// fresh is a new gradient that lives beside the accumulated one until it is added.
-func (m *builder) fresh(bytes int64) int64 {
-	if m.layout.gradsResident {
-		return bytes
-	}
-	return 0
-}
-
-// walkLayer is the backward pass through one layer, last step first. held are the activations of earlier layers, produced the
-// gradients made before. A checkpointed layer has been recomputed, so its input lies beside its steps' activations.
-func (m *builder) walkLayer(at func(produced, activations, logits, live int64) Components, held, produced int64) []Components {
-	if m.tape.checkpointed > 0 && !m.tape.keepsInput {
-		held += m.tape.input
-	}
-	left := saved(m.tape.steps)
-	var out []Components
-	if m.tape.checkpointed > 0 { // the end of the recomputation, the gradient of the layer's output beside it
-		out = append(out, at(produced, held+left, m.loss.held, m.tape.excess+m.tape.input))
-	}
-	for _, s := range slices.Backward(m.tape.steps) {
-		g := s.grads / m.layout.gradShards
-		produced += g
-		out = append(out, at(produced, held+left, m.loss.held, s.live+m.fresh(g)))
-		left -= s.saved
-	}
-	return out
-}
-
-// lastGradients is what the very end of backward holds besides all gradients. A tied weight's two gradients are added out of
-// place: three copies at once, of which one (none when accumulating) is counted already. Otherwise the gradient of the embeddings'
-// output is alive while the embedding's own is made.
-func (m *builder) lastGradients(g unitGradients) int64 {
-	switch {
-	case m.adapters():
-		return 0
-	case g.tied > 0 && m.layout.gradsResident:
-		return 3 * g.tied
-	case g.tied > 0:
-		return 2 * g.tied
-	}
-	return m.precision.stream*m.arch.Hidden*m.tokens() + m.fresh(g.first)
 }

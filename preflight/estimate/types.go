@@ -64,6 +64,9 @@ type Options struct {
 	ActivationFactor float64
 	// ActivationBytes >= 0 replaces activations and logits by a known number; ContextBytes >= 0 the context. Negative: not pinned.
 	ActivationBytes, ContextBytes int64
+	// InferenceShare > 0 is the part of each GPU that an inference engine in the training processes keeps (vLLM's gpu_memory_utilization);
+	// otherwise the job's inference_share counts.
+	InferenceShare float64
 	// HeadroomPercent of the device's total must stay free (default 10).
 	HeadroomPercent float64
 }
@@ -134,6 +137,8 @@ type Estimate struct {
 	PerGPU PerGPU        `json:"per_gpu"`
 	Stages []StageMemory `json:"stages"`
 	Ranks  []Rank        `json:"ranks"`
+	// Host is what offloading takes of host memory.
+	Host HostMemory `json:"host"`
 	// Bottleneck is the largest component of the peak stage.
 	Bottleneck string `json:"bottleneck"`
 	// Fits is judged on DeviceBytes against the device's total less the headroom; nil when the device is unknown.

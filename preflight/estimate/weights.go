@@ -1,6 +1,9 @@
 package estimate
 
 import (
+	"cmp"
+	"slices"
+
 	"oomguard/preflight/model"
 )
 
@@ -9,6 +12,7 @@ const (
 	embeddingUnit = "embeddings"
 	layerUnit     = "layer"
 	finalUnit     = "final"
+	encoderUnit   = "encoder layer" // a layer of the stack in front
 )
 
 // A weight is one tensor as a rank holds it before data-parallel sharding; Shape is the rank's own, after tensor parallelism.
@@ -17,8 +21,11 @@ type weight struct {
 	unit     string
 	repeat   int64 // how many identical ones this rank holds
 	elements int64 // of one
+	encoder  bool  // of the stack in front, in models that have two
 	// shapeless: stands for a whole model of which only the parameter count is known.
 	shapeless bool
+	// width, if not 0, is the bytes of an element of this trained weight and its gradient where they are not those of all others.
+	width int64
 }
 
 func (w weight) total() int64 { return w.repeat * w.elements }
@@ -29,6 +36,7 @@ type rank struct {
 	stage, layers int64
 	first, last   bool
 	base          []weight // the model
+	whole         *rank    // the rank that this is one of two stacks of; nil: it has one stack
 	trained       []weight // what the optimizer updates: the model itself, or the adapters
 }
 
@@ -40,7 +48,7 @@ func (s *scenario) rankOf(stage int64) *rank {
 	} else {
 		r.placeUnits()
 	}
-	r.trained = r.base
+	r.trained = slices.DeleteFunc(slices.Clone(r.base), func(w weight) bool { return w.Frozen })
 	if s.adapters() {
 		r.trained = r.adapterWeights()
 	}
@@ -89,7 +97,9 @@ func unitKind(u model.Unit) string {
 
 func (r *rank) place(u model.Unit, kind string, repeat int64) {
 	for _, t := range u.Tensors {
-		r.base = append(r.base, r.slice(t, kind, repeat))
+		w := r.slice(t, kind, repeat)
+		w.encoder = u.Name == encoderUnit
+		r.base = append(r.base, w)
 	}
 }
 
@@ -101,7 +111,7 @@ func (r *rank) slice(t model.Tensor, unit string, repeat int64) weight {
 	case model.Linear, model.Head, model.Embedding:
 		degree = r.tp
 	case model.Expert: // stacked: whole experts go to expert-parallel ranks, each split by tensor parallelism
-		degree = r.tp * r.ep
+		degree = r.expertTP() * r.ep
 	case model.Bias, model.Norm, model.Other:
 	}
 	if degree > 1 && len(t.Shape) > 0 {
@@ -118,6 +128,15 @@ func count(ws []weight, match func(weight) bool) int64 {
 		if match == nil || match(w) {
 			n += w.total()
 		}
+	}
+	return n
+}
+
+// trainedBytes is the bytes of the trained weights, or of their gradients, at that width where a weight has none of its own.
+func (r *rank) trainedBytes(width int64) int64 {
+	var n int64
+	for _, w := range r.trained {
+		n += cmp.Or(w.width, width) * w.total()
 	}
 	return n
 }

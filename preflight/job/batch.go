@@ -27,9 +27,12 @@ func (r *reader) readBatchOfDeepSpeed() {
 	if !okMicro || !okAccum || !okTrain {
 		return
 	}
-	world := product(r.job.NNodes.Or(0), r.job.NProc.Or(0)) // 0: not known
-	shrinks := r.on("auto_find_batch_size")                 // Trainer then changes the micro-batch itself and compares nothing
+	world := r.ranks()
+	shrinks := r.on("auto_find_batch_size") // Trainer then changes the micro-batch itself and compares nothing
 	switch {
+	case r.deepspeed.lenient:
+		r.fillBatch(micro, "per_device_train_batch_size")
+		r.fillBatch(accum, "gradient_accumulation_steps")
 	case r.deepspeed.filled:
 		r.matchTrainer(micro, "per_device_train_batch_size", trainerMicroBatch, shrinks)
 		r.matchTrainer(accum, "gradient_accumulation_steps", trainerGradAccum, false)
@@ -76,6 +79,9 @@ func (r *reader) batchNumber(key string) (b *batchNumber, ok bool) {
 // its own number counts where the file says "auto" or nothing.
 func (r *reader) matchTrainer(b *batchNumber, argument string, fallback int, shrinks bool) {
 	trainer, said := fallback, "whose default is"
+	if n := r.number(argument); n > 0 { // the framework's own default, where it has one
+		trainer = n
+	}
 	if a, given := r.args[argument]; given {
 		n, err := pythonInt(a.text)
 		if err != nil { // recorded where the argument itself is read
@@ -90,6 +96,13 @@ func (r *reader) matchTrainer(b *batchNumber, argument string, fallback int, shr
 	if b.value != trainer && !shrinks {
 		r.contradiction(b.given, "%s is %d, but it must equal Trainer's --%s, %s %d, or the job does not start; write \"auto\" here, or pass --%s %d",
 			b.key, b.value, argument, said, trainer, argument, b.value)
+	}
+}
+
+// fillBatch takes a number that the file leaves open from the script's argument of the usual name.
+func (r *reader) fillBatch(b *batchNumber, argument string) {
+	if n, err := pythonInt(r.args[argument].text); err == nil && b.given == nil {
+		b.value = n
 	}
 }
 

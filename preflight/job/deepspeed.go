@@ -1,10 +1,13 @@
 package job
 
 import (
+	"errors"
 	"fmt"
-	"oomguard/preflight/job/document"
 	"slices"
 	"strings"
+
+	"oomguard/preflight/job/document"
+	"oomguard/preflight/job/shell"
 )
 
 // UnknownSize stands in DeepSpeed for a number that depends on something unknown.
@@ -16,10 +19,12 @@ type deepspeedFile struct {
 	file string
 	// filled: Hugging Face's Trainer replaces "auto" (transformers integrations/deepspeed.py); a native script does not.
 	filled bool
-	half   string // "bf16", "fp16", or "" when both are off
-	open   bool   // whether half precision is on is left to the script
-	origin string // of half
-	master bool   // an fp32 copy beside half-precision weights
+	// lenient: accelerate fills them for a training loop of its own, and compares nothing with the script's arguments.
+	lenient bool
+	half    string // "bf16", "fp16", or "" when both are off
+	open    bool   // whether half precision is on is left to the script
+	origin  string // of half
+	master  bool   // an fp32 copy beside half-precision weights
 }
 
 // deepspeedSize is one size of zero_optimization, in elements. Defaults are those of deepspeed/runtime/zero/config.py; auto is
@@ -40,6 +45,7 @@ func deepspeedSizes() []deepspeedSize {
 		{[]string{"stage3_param_persistence_threshold", "param_persistence_threshold"}, 1e5, func(h int64) int64 { return 10 * h },
 			func(d *DeepSpeed) *int64 { return &d.ParamPersistenceThreshold }},
 		{[]string{"stage3_max_live_parameters", "max_live_parameters"}, 1e9, nil, func(d *DeepSpeed) *int64 { return &d.MaxLiveParameters }},
+		{[]string{"stage3_max_reuse_distance", "max_reuse_distance"}, 1e9, nil, func(d *DeepSpeed) *int64 { return &d.MaxReuseDistance }},
 		{[]string{"sub_group_size"}, 1e9, nil, func(d *DeepSpeed) *int64 { return &d.SubGroupSize }},
 	}
 }
@@ -78,7 +84,14 @@ func (r *reader) readDeepSpeed() {
 		r.lostSharding("the DeepSpeed configuration could not be read")
 		return
 	}
-	d := &deepspeedFile{doc: doc, file: doc.File, filled: r.family.huggingFace()}
+	if len(problems) > 0 && !r.accelerated() { // runtime/config_utils.py, dict_raise_error_on_duplicate_keys
+		r.fail("ValueError: Duplicate keys in DeepSpeed config: "+problems[0].Error(), doc.File)
+	}
+	r.adoptDeepSpeed(&deepspeedFile{doc: doc, file: doc.File, filled: r.family.huggingFace()})
+}
+
+// adoptDeepSpeed reads a configuration that was found.
+func (r *reader) adoptDeepSpeed(d *deepspeedFile) {
 	r.deepspeed = d
 	r.checkAuto(d)
 	r.readStage(d)
@@ -92,7 +105,26 @@ func (r *reader) deepspeedDocument(a argument) (*document.Node, []error, error) 
 			return a.node, nil, nil
 		}
 	}
-	return r.jsonFile(a.text)
+	return r.deepspeedText(a.text)
+}
+
+// deepspeedText reads what names a configuration: a file, JSON itself, or base64 of it. DeepSpeed reads hjson; Trainer and accelerate
+// read the same file as strict JSON.
+func (r *reader) deepspeedText(word string) (*document.Node, []error, error) {
+	if why, unknown := shell.Unknown(word); unknown {
+		return nil, nil, errors.New(why)
+	}
+	if data, ok := document.Encoded(word); ok && !isFile(r.path(word)) {
+		return document.JSON(data, "base64 on the command line")
+	}
+	if r.accelerated() || strings.HasPrefix(word, "{") {
+		return r.jsonFile(word)
+	}
+	data, err := document.Read(r.path(word), word)
+	if err != nil {
+		return nil, nil, err
+	}
+	return document.HJSON(data, word)
 }
 
 // lostSharding keeps defaults away from what an unreadable or unnamed configuration decides.
@@ -190,8 +222,11 @@ func (r *reader) nodeBool(n *document.Node, fallback bool) bool {
 // readHalf decides bf16 and fp16, and compares them with Trainer's flags, which must say the same.
 func (r *reader) readHalf(d *deepspeedFile) {
 	enabled := func(section *document.Node, flags ...string) bool {
-		asked := slices.ContainsFunc(flags, r.on)
+		asked := slices.ContainsFunc(flags, r.asked)
 		n := section.Get("enabled")
+		if d.lenient {
+			return r.nodeBool(n, false)
+		}
 		d.open = d.open || n.Auto() && !d.filled
 		value := r.nodeBool(n, asked && d.filled && n != nil)
 		if n != nil && d.filled && !n.Auto() && value != asked {

@@ -38,7 +38,7 @@ const trainer = "torchrun --nproc-per-node 4 run_clm.py --model_name_or_path ./m
 func TestDeepSpeedResolved(t *testing.T) {
 	auto := `{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "bf16": {"enabled": "auto"},
 		"zero_optimization": {"stage": 3, "reduce_bucket_size": "auto", "stage3_prefetch_bucket_size": "auto", "stage3_param_persistence_threshold": "auto"}}`
-	defaults := DeepSpeed{ReduceBucketSize: 5e8, AllgatherBucketSize: 5e8, PrefetchBucketSize: 5e7, ParamPersistenceThreshold: 1e5, MaxLiveParameters: 1e9,
+	defaults := DeepSpeed{ReduceBucketSize: 5e8, AllgatherBucketSize: 5e8, PrefetchBucketSize: 5e7, ParamPersistenceThreshold: 1e5, MaxLiveParameters: 1e9, MaxReuseDistance: 1e9,
 		SubGroupSize: 1e9, ContiguousGradients: true, OffloadOptimizer: "none", OffloadParam: "none", OffloadOptimizerRatio: 1, File: "ds.json",
 		TrainMicroBatchSizePerGPU: 8, GradientAccumulationSteps: 1, TrainBatchSize: 32}
 	with := func(change func(*DeepSpeed)) DeepSpeed {

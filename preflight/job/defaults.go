@@ -27,9 +27,7 @@ func (r *reader) trainerDefaults() {
 	}
 	r.defaultOptimizer()
 	r.defaultAttention()
-	if r.family.framework == "trl" {
-		r.trlUnknowns()
-	}
+	r.evaluation(origin)
 	for _, offer := range []struct {
 		set   *Setting[string]
 		value string
@@ -42,12 +40,23 @@ func (r *reader) trainerDefaults() {
 	r.defaultPrecision()
 }
 
-// trlUnknowns keeps Trainer's defaults away where TRL has its own, which changed between releases (bf16 on since 0.19,
-// gradient checkpointing since 0.22, chunked loss since 1.6).
-func (r *reader) trlUnknowns() {
-	j := r.job
-	for _, f := range []fact{&j.Checkpointing, &j.FusedLoss, &j.Packing, &j.SeqLen, &j.ActivationOffload} {
-		f.Unknown("not given, and the defaults of TRL are not read yet")
+// evaluation: Trainer evaluates when do_eval or a strategy says so, with 8 rows unless told otherwise.
+func (r *reader) evaluation(origin string) {
+	set := &r.job.EvalBatch
+	strategy := r.args["eval_strategy"]
+	if strategy.text == "" {
+		strategy = r.args["evaluation_strategy"]
+	}
+	if (strategy.text == "" || strategy.text == "no" || strategy.text == "false") && !r.on("do_eval") {
+		set.Offer(0, "neither do_eval nor an eval_strategy")
+		return
+	}
+	r.integer("per_device_eval_batch_size", set)
+	if r.family.framework == "axolotl" {
+		set.Offer(r.job.MicroBatch.Value, "axolotl evaluates with micro_batch_size")
+	}
+	if set.Origin == "" {
+		set.Offer(trainerMicroBatch, origin)
 	}
 }
 
@@ -55,6 +64,9 @@ func (r *reader) trlUnknowns() {
 // (training_args.py, default_optim).
 func (r *reader) defaultOptimizer() {
 	const fusedSince = "fused since torch 2.8 with transformers 4.54"
+	if r.job.Optimizer.Origin != "" { // known, or unknown for a reason
+		return
+	}
 	newTorch, torchKnown := r.atLeast("torch", 2, 8)
 	newTrainer, trainerKnown := r.atLeast("transformers", 4, 54)
 	switch {
@@ -67,32 +79,17 @@ func (r *reader) defaultOptimizer() {
 	}
 }
 
-// defaultAttention: scaled_dot_product_attention where the architecture supports it, since transformers 4.36
-// (modeling_utils.py, _autoset_attn_implementation). Capped scores need another implementation, which the model's class chooses.
-func (r *reader) defaultAttention() {
-	a := r.job.Architecture
-	newEnough, known := r.atLeast("transformers", 4, 36)
-	switch {
-	case a != nil && a.AttentionSoftcap:
-		r.job.Attention.Unknown("not given, and this architecture's capped attention scores make the default depend on the version; give --attention")
-	case known && !newEnough:
-		r.job.Attention.Offer("eager", "default of "+r.installed("transformers"))
-	default:
-		r.job.Attention.Offer("sdpa", "default of "+r.installed("transformers")+" where the architecture supports it")
-	}
-}
-
 // defaultLoad resolves the dtype of from_pretrained: fp32 in transformers 4, the checkpoint's own in 5; TRL's scripts load in fp32
 // since 0.27 and in the checkpoint's own in 0.26.
 func (r *reader) defaultLoad() {
 	assumed := " (if the script itself passes none)"
-	if r.family.origin != "" && r.family.framework == "trl" || r.family.packs {
+	if r.family.origin != "" && r.family.framework == "trl" || r.family.packs || r.family.ownScript {
 		assumed = ""
 	}
 	trl27, trlKnown := r.atLeast("trl", 0, 27)
 	trl26, _ := r.atLeast("trl", 0, 26)
 	five, known := r.atLeast("transformers", 5)
-	isTRL := r.family.framework == "trl" && trlKnown
+	isTRL := r.family.framework == "trl" && trlKnown && !r.loadsItself()
 	switch {
 	case isTRL && trl27:
 		r.load.Offer("fp32", "default of "+r.installed("trl"))
@@ -137,9 +134,9 @@ func (r *reader) defaultPrecision() {
 	if j.Precision.Known {
 		return
 	}
-	switch _, given := r.boolean("bf16"); {
-	case r.family.framework == "trl" && !given:
-		j.Precision.Unknown("--bf16 is not given, and the defaults of TRL are not read yet; give --precision")
+	switch {
+	case r.unsaid["bf16"] != "":
+		j.Precision.Unknown(r.unsaid["bf16"])
 	case r.load.Known:
 		j.Precision.Offer(r.load.Value, "no mixed precision asked for: computes in the dtype of the weights, "+r.load.Origin)
 	default:

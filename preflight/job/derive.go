@@ -12,6 +12,12 @@ func (r *reader) derive() {
 	r.deriveSharding()
 	r.deriveAdapter()
 	r.deriveWeights()
+	if r.framework.refusals != nil {
+		r.refuse(r.framework.refusals())
+	}
+	if r.family.huggingFace() {
+		r.refuse(trainerRefusals())
+	}
 	if r.blocked == "" {
 		r.deriveParallelism()
 		r.deriveRest()
@@ -41,6 +47,14 @@ func (r *reader) deriveWorld() {
 	}
 }
 
+// ranks is the number of processes as far as it is known yet; 0 when it is not.
+func (r *reader) ranks() int {
+	if r.job.WorldSize.Known {
+		return r.job.WorldSize.Value
+	}
+	return product(r.job.NNodes.Or(0), r.job.NProc.Or(0))
+}
+
 // product multiplies positive numbers; 0 when one is missing or the result is beyond anything real, so that nothing overflows.
 func product(factors ...int) int {
 	const limit = 1 << 50
@@ -57,7 +71,7 @@ func product(factors ...int) int {
 // deriveSharding decides what several processes do when neither DeepSpeed nor FSDP was named.
 func (r *reader) deriveSharding() {
 	j := r.job
-	if j.Sharding.Known || r.shardingLost != "" || r.blocked != "" || r.family.framework == "deepspeed" {
+	if j.Sharding.Known || r.fsdp || r.shardingLost != "" || r.blocked != "" || r.family.framework == "deepspeed" {
 		return
 	}
 	one := j.WorldSize.Known && j.WorldSize.Value == 1
@@ -65,9 +79,9 @@ func (r *reader) deriveSharding() {
 	switch {
 	case !j.WorldSize.Known:
 		j.Sharding.Unknown("the number of processes is not known; give --sharding")
-	case hf && j.Launcher.Value == "python" && one && r.src.GPUs > 1:
-		j.Sharding.Offer("dp", fmt.Sprintf("Trainer in one process uses DataParallel over all %d visible GPUs", r.src.GPUs))
-	case hf && j.Launcher.Value == "python" && one && r.src.GPUs < 0:
+	case hf && (j.Launcher.Value == "python" || r.oneProcess) && one && r.visibleGPUs() > 1:
+		j.Sharding.Offer("dp", fmt.Sprintf("Trainer in one process uses DataParallel over all %d visible GPUs", r.visibleGPUs()))
+	case hf && (j.Launcher.Value == "python" || r.oneProcess) && one && r.visibleGPUs() < 0:
 		j.Sharding.Unknown("Trainer in one process uses DataParallel when several GPUs are visible, and their number is not known; give --sharding")
 	case one:
 		j.Sharding.Offer("none", "one process")
@@ -113,8 +127,8 @@ func (r *reader) deriveGlobalBatch() {
 		return
 	}
 	replicas := j.WorldSize.Value / model
-	if j.Sharding.Value == "dp" && r.src.GPUs > 1 {
-		replicas = r.src.GPUs
+	if j.Sharding.Value == "dp" && r.visibleGPUs() > 1 {
+		replicas = r.visibleGPUs()
 	}
 	global := product(j.MicroBatch.Value, j.GradAccum.Value, replicas)
 	if global == 0 {
@@ -131,14 +145,18 @@ func (r *reader) quantOfModel() {
 	if a == nil || a.QuantMethod == "" {
 		return
 	}
-	q := &Quant{Method: a.QuantMethod, Bits: a.QuantBits, Type: a.QuantType, Double: a.QuantDouble, ComputeDtype: a.QuantComputeDtype}
-	if q.Method == "bitsandbytes" || q.Method == "bnb" {
-		q.Method = "bnb"
-		if q.Bits == 4 {
-			q.Storage = "uint8" // BitsAndBytesConfig's default
-		}
+	if slices.Contains(unpackedToTrain(), a.QuantMethod) {
+		r.job.Quant.Offer(nil, a.Source+": "+a.QuantMethod+" weights cannot be trained on; they are unpacked to bf16")
+		return
 	}
-	r.job.Quant.Offer(q, a.Source)
+	r.job.Quant.Offer(&Quant{Method: a.QuantMethod, Bits: a.QuantBits, Type: a.QuantType, Double: a.QuantDouble, ComputeDtype: a.QuantComputeDtype,
+		Storage: a.QuantStorage}, a.Source)
+}
+
+// unpackedToTrain are the storage formats whose quantizers in transformers (is_trainable in quantizers/quantizer_*.py) cannot train,
+// not even adapters: such a checkpoint is dequantised first (gpt-oss: mxfp4; DeepSeek V3: fp8).
+func unpackedToTrain() []string {
+	return []string{"mxfp4", "fp8", "fbgemm_fp8"}
 }
 
 // deriveAdapter decides method, lora and quant, which depend on each other.
@@ -152,25 +170,30 @@ func (r *reader) deriveAdapter() {
 		method = map[bool]string{true: "qlora", false: "lora8bit"}[q.Value.Bits <= 4]
 	}
 	switch {
-	case p.folder:
-		const why = "the model is an adapter's folder, and adapter_config.json is not read yet; give --method, --lora-r and --model"
+	case p.lost != "":
 		for _, f := range []fact{&j.Method, &j.LoRA, &j.ParamDtype, &j.BaseDtype} {
-			f.Unknown(why)
+			f.Unknown(p.lost)
 		}
 	case p.use.Known && !p.use.Value:
 		j.Method.Offer("full", p.use.Origin)
-	case p.use.Known, named.Known && r.family.framework != "trl":
+	case p.use.Known, named.Known && !r.usesModelConfig():
 		j.Method.Offer(method, named.Origin)
-	case r.family.framework == "trl":
-		j.Method.Offer("full", "no --use_peft")
+	case r.usesModelConfig():
+		why := "no --use_peft"
+		if named.Known {
+			why += ", without which " + named.Origin + " has no effect"
+		}
+		j.Method.Offer("full", why)
 	case r.blocked != "":
 		j.Method.Unknown(r.blocked)
 	case method != "lora":
 		j.Method.Unknown("quantised weights are trained through adapters, and none are named; give --method")
+	case r.scriptUnseen():
+		j.Method.Unknown("the script decides, and it cannot be read here; give --method")
 	default:
 		j.Method.Offer("full", "no adapter named")
 	}
-	adapted := j.Method.Known && j.Method.Value != "full"
+	adapted := j.Method.Known && slices.Contains([]string{"lora", "qlora", "lora8bit"}, j.Method.Value)
 	if adapted && j.Method.Value == "qlora" {
 		j.Quant.Offer(&Quant{Method: "bnb", Bits: 4, Type: "nf4", Storage: "uint8"}, "assumed for "+j.Method.Origin+": nf4 without nested scales")
 	}
@@ -181,8 +204,13 @@ func (r *reader) deriveAdapter() {
 	case adapted:
 		r.offerLoRA()
 	case j.Method.Known:
-		j.LoRA.Offer(nil, "no adapters: method full")
+		j.LoRA.Offer(nil, "no LoRA adapters: method "+j.Method.Value)
 	}
+}
+
+// scriptUnseen reports that a script of which nothing is known decides what is trained: its name tells no task, its text is not here.
+func (r *reader) scriptUnseen() bool {
+	return r.family.framework == "custom" && r.job.Task.Value == "" && r.sourceText() == nil
 }
 
 func firstKnown(list ...Named) Named {
@@ -197,9 +225,10 @@ func (r *reader) offerLoRA() {
 	p := &r.adapter
 	fallback := "defaults of PEFT"
 	rank, alpha, dropout := 8, 8, 0.0
-	if r.family.framework == "trl" {
+	if r.usesModelConfig() {
 		fallback, rank, alpha, dropout = "defaults of TRL's ModelConfig", 16, 32, 0.05
 	}
+	r.defaultTargets()
 	var origins []string
 	for _, part := range []Named{p.r.named("r"), p.alpha.named("alpha"), p.dropout.named("dropout"), p.targets.named("targets"), p.save.named("modules_to_save")} {
 		origin := part.Origin
@@ -211,7 +240,7 @@ func (r *reader) offerLoRA() {
 		}
 	}
 	r.job.LoRA.Offer(&LoRA{R: p.r.Or(rank), Alpha: p.alpha.Or(alpha), Dropout: p.dropout.Or(dropout), Targets: p.targets.Or(nil),
-		ModulesToSave: p.save.Or(nil), DoRA: p.dora, RSLoRA: p.rslora}, strings.Join(origins, ", "))
+		ModulesToSave: p.save.Or(nil), DoRA: p.dora, RSLoRA: p.rslora, Bias: p.bias, RankPattern: p.ranks}, strings.Join(origins, ", "))
 }
 
 // deriveWeights decides the dtypes of trained and of frozen weights.
@@ -257,7 +286,7 @@ func (r *reader) adapterDtype() {
 func (r *reader) quantComputeDtype() {
 	j := r.job
 	q := j.Quant.Value
-	if q == nil || q.ComputeDtype != "" || q.Method != "bnb" {
+	if q == nil || q.ComputeDtype != "" || q.Method != "bnb" || r.family.framework == "unsloth" { // Unsloth computes in the dtype of loading
 		return
 	}
 	compute := j.Precision.Or("")
@@ -276,10 +305,21 @@ func (r *reader) deriveRest() {
 		j.RefModel.Unknown("whether " + task + " holds a second model is not read yet")
 	case r.family.huggingFace(), len(j.Argv) == 0:
 		j.RefModel.Offer(false, "nothing names a reference model")
+	case r.scriptUnseen():
+		j.RefModel.Unknown("the script decides, and it cannot be read here")
 	default:
 		j.RefModel.Offer(false, "assumed: nothing names a reference model")
 	}
+	if j.OptimizerInBackward.Origin == "" {
+		j.OptimizerInBackward.Offer(false, "nothing names it")
+	}
 	if j.ActivationOffload.Origin == "" {
 		j.ActivationOffload.Offer(false, "nothing names it")
+	}
+	if task := j.Task.Value; task != "grpo" && task != "ppo" && j.InferenceShare.Origin == "" {
+		j.InferenceShare.Offer(0, "nothing names an inference engine")
+	}
+	if j.Method.Known && j.Method.Value != "freeze" {
+		j.TrainableLayers.Unknown("no layers are frozen as a whole: method " + j.Method.Value)
 	}
 }

@@ -10,15 +10,31 @@ type framework struct {
 	read func(r *reader)
 	// defaults offers the framework's own defaults for what nobody said, after the model has been read; nil when it has none.
 	defaults func(r *reader)
+	// refusals lists combinations of arguments with which it ends before it trains; nil when it has none of its own.
+	refusals func() []refusal
 }
 
 // frameworks lists what is recognised, the most specific first: the first row that recognises a script reads it. A new one is a row
 // here and a file format_<name>.go.
 func frameworks() []framework {
 	return []framework{
-		{name: "trl", recognise: byScript("trl"), read: (*reader).readTrainer, defaults: (*reader).trainerDefaults},
+		{name: "openrlhf", recognise: recogniseOpenRLHF, read: (*reader).readOpenRLHF},
+		{name: "verl", recognise: recogniseVerl, read: (*reader).readVerl},
+		{name: "megatron", recognise: recogniseMegatron, read: (*reader).readMegatron, defaults: (*reader).megatronDefaults},
+		{name: "torchtune", recognise: recogniseTorchtune, read: (*reader).readTorchtune},
+		{name: "torchtitan", recognise: recogniseTorchtitan, read: (*reader).readTorchtitan},
+		{name: "litgpt", recognise: recogniseLitGPT, read: (*reader).readLitGPTArguments},
+		{name: "lightning", recognise: recogniseLightning, read: (*reader).readLightning},
+		{name: "nanotron", recognise: recogniseNanotron, read: (*reader).readNanotron},
+		{name: "unsloth", recognise: recogniseUnslothCLI, read: (*reader).readUnslothCLI, defaults: (*reader).unslothDefaults},
+		{name: "unsloth", recognise: recogniseUnsloth, read: (*reader).readUnsloth, defaults: (*reader).unslothDefaults},
+		{name: "trl", recognise: recogniseTRL, read: (*reader).readTRL, defaults: (*reader).trlDefaults},
+		{name: "open-instruct", recognise: recogniseOpenInstruct, read: (*reader).readOpenInstruct, defaults: (*reader).openInstructDefaults},
+		{name: "axolotl", recognise: recogniseAxolotl, read: (*reader).readAxolotlYAML, defaults: (*reader).axolotlDefaults, refusals: axolotlRefusals},
+		{name: "llamafactory", recognise: recogniseLlamafactory, read: (*reader).readLLaMAFactory, defaults: (*reader).llamafactoryDefaults, refusals: llamafactoryRefusals},
 		{name: "hf-trainer", recognise: byScript("hf-trainer"), read: (*reader).readTrainer, defaults: (*reader).trainerDefaults},
-		{name: "custom", recognise: byScript("custom"), read: (*reader).readTrainer},
+		{name: "custom", recognise: byScript("custom"), read: (*reader).readTrainer, defaults: (*reader).noTrainerDefaults},
+		{name: "", recognise: recogniseSource, read: (*reader).readOwnScript, defaults: (*reader).sourceDefaults},
 		{name: "", recognise: func(r *reader) (family, bool) { return r.familyByArguments(), true }, read: (*reader).readTrainer, defaults: (*reader).trainerDefaults},
 	}
 }
@@ -52,10 +68,19 @@ func (r *reader) readScriptArguments() {
 // readTrainer reads a script behind Hugging Face's Trainer, or one that borrows the names of its arguments.
 func (r *reader) readTrainer() {
 	r.args = r.collectArguments(r.family.huggingFace())
+	r.readSettings()
+}
+
+// readSettings turns the arguments into settings, with the files that they name.
+func (r *reader) readSettings() {
+	r.checkBareArguments()
+	r.checkRemoved()
 	r.readDeepSpeed()
 	r.readFSDP()
+	r.readAccelerated()
 	r.readTrainingArguments()
 	r.readBatchOfDeepSpeed()
+	r.matchNumbers()
 	r.readPrecision()
 }
 

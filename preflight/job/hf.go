@@ -13,31 +13,33 @@ type adapterParts struct {
 	dropout       Setting[float64]
 	targets, save Setting[[]string]
 	dora, rslora  bool
-	folder        bool // the model is an adapter's folder, which is not read yet
+	bias          string         // which biases are trained too: all, lora_only; "": none
+	ranks         map[string]int // of modules whose rank is not r
+	lost          string         // why nobody knows what is trained: the adapter's file could not be read
 }
 
 // sequenceArguments are the names under which scripts take the length of a row, strongest first.
 func sequenceArguments() []string {
-	return []string{"block_size", "max_seq_length", "max_length", "model_max_length", "max_seq_len"}
+	return []string{"block_size", "max_seq_length", "max_length", "model_max_length", "max_seq_len", "seq_len", "seq_length"}
 }
 
 // readTrainingArguments turns the script's arguments into settings, each on its own; what depends on several is decided later.
 func (r *reader) readTrainingArguments() {
 	j := r.job
-	r.integer("per_device_train_batch_size", &j.MicroBatch)
-	r.integer("per_gpu_train_batch_size", &j.MicroBatch)
+	r.readMicroBatch()
 	r.integer("gradient_accumulation_steps", &j.GradAccum)
 	for _, name := range sequenceArguments() {
 		r.integer(name, &j.SeqLen)
 	}
-	if on, given := r.boolean("gradient_checkpointing"); given {
-		j.Checkpointing.Offer(map[bool]string{true: "full", false: "none"}[on], r.args["gradient_checkpointing"].origin)
-	}
+	r.readCheckpointing()
 	if on, given := r.boolean("packing"); given {
 		j.Packing.Offer(on, r.args["packing"].origin)
 	}
 	if r.family.packs {
 		j.Packing.Offer(true, r.family.origin+" and cuts its text into full rows")
+	}
+	if r.family.pads {
+		j.Packing.Offer(false, r.family.origin+" and pads each row")
 	}
 	if on, given := r.boolean("activation_offloading"); given {
 		j.ActivationOffload.Offer(on, r.args["activation_offloading"].origin)
@@ -45,14 +47,74 @@ func (r *reader) readTrainingArguments() {
 	if a := r.args["attn_implementation"]; a.text != "" {
 		j.Attention.Offer(a.text, a.origin)
 	}
-	for _, name := range []string{"use_liger_kernel", "use_liger"} {
-		if r.on(name) {
-			j.FusedLoss.Offer("liger-flce", r.args[name].origin)
-		}
-	}
+	r.readLoss()
 	r.readOptimizer()
 	r.readAdapter()
 	r.readQuantisation()
+}
+
+// readMicroBatch: with split_batches the number is that of all ranks together (accelerate, data_loader.py).
+func (r *reader) readMicroBatch() {
+	whole := &r.job.MicroBatch
+	split := r.dictionary("accelerator_config").Get("split_batches")
+	if !r.family.huggingFace() || !r.nodeBool(split, false) {
+		r.integer("per_device_train_batch_size", whole)
+		r.integer("per_gpu_train_batch_size", whole)
+		return
+	}
+	var all Setting[int]
+	r.integer("per_device_train_batch_size", &all)
+	all.Offer(trainerMicroBatch, "default of "+r.installed("transformers"))
+	world := product(r.job.NNodes.Or(0), r.job.NProc.Or(0))
+	switch {
+	case world == 0:
+		whole.Unknown(split.Origin() + " spreads the batch over the ranks, whose number is not known")
+	case all.Value%world != 0:
+		r.contradiction(split, "split_batches spreads %d rows over %d processes, which does not come out even, and accelerate refuses that; change --per_device_train_batch_size", all.Value, world)
+	default:
+		whole.Offer(all.Value/world, all.Origin+" over the ranks: "+split.Origin())
+	}
+}
+
+// readCheckpointing: transformers 5.2x calls gradient_checkpointing activation_checkpointing, and can checkpoint every N-th layer or keep
+// what is saved on the host (training_args.py).
+func (r *reader) readCheckpointing() {
+	for _, name := range []string{"activation_checkpointing", "gradient_checkpointing"} {
+		on, given := r.boolean(name)
+		if !given {
+			continue
+		}
+		options := r.dictionary(name + "_kwargs")
+		value, origin := map[bool]string{true: "full", false: "none"}[on], r.args[name].origin
+		if n := options.Get("every_n_layers"); on && n != nil {
+			if every, err := n.Integer(); err == nil && every > 1 {
+				value, origin = fmt.Sprintf("selective:%d", every), n.Origin()
+			}
+		}
+		if n := options.Get("offload"); on && r.nodeBool(n, false) {
+			value, origin = "offload", n.Origin()
+			r.job.ActivationOffload.Offer(true, origin)
+		}
+		r.job.Checkpointing.Offer(value, origin)
+	}
+}
+
+// readLoss: a loss that never holds whole logits. Liger's fused kernel can be switched off on its own (liger_kernel_config); TRL's
+// SFTTrainer has losses of its own.
+func (r *reader) readLoss() {
+	j := r.job
+	for _, name := range []string{"use_liger_kernel", "use_liger", "use_liger_loss"} {
+		if !r.on(name) {
+			continue
+		}
+		if n := r.dictionary("liger_kernel_config").Get("fused_linear_cross_entropy"); n != nil && !r.nodeBool(n, true) {
+			j.FusedLoss.Offer("none", n.Origin())
+		}
+		j.FusedLoss.Offer("liger-flce", r.args[name].origin)
+	}
+	if a := r.args["loss_type"]; a.text != "" && r.family.program == "sft" {
+		j.FusedLoss.Offer(map[bool]string{true: "chunked", false: "none"}[a.text == "chunked_nll"], a.origin)
+	}
 }
 
 // optimizerWords maps names of transformers' OptimizerNames to the job vocabulary where they differ. Names that are not listed
@@ -65,6 +127,7 @@ func optimizerWords() map[string]string {
 		"adamw_bnb_8bit": "adamw_8bit", "adamw_torch_8bit": "adamw_8bit", "adamw_torch_4bit": "adamw_4bit",
 		"paged_adamw_32bit": "paged_adamw", "lion_32bit": "lion", "paged_lion_32bit": "paged_lion",
 		"rmsprop_bnb": "rmsprop", "rmsprop_bnb_8bit": "rmsprop_8bit", "rmsprop_bnb_32bit": "rmsprop",
+		"paged_ademamix_32bit": "paged_ademamix",
 	}
 }
 
@@ -79,6 +142,11 @@ func (r *reader) readOptimizer() {
 	name := strings.ToLower(a.text)
 	if known, ok := optimizerWords()[name]; ok {
 		name = known
+	}
+	// The layerwise forms step each layer in the backward pass and free its gradient.
+	if plain, layerwise := strings.CutSuffix(name, "_layerwise"); layerwise {
+		name = plain
+		r.job.OptimizerInBackward.Offer(true, a.origin+" "+a.text)
 	}
 	if momentum := optimArgument(r.args["optim_args"].text, "momentum"); name == "sgd" && momentum != "" && momentum != "0" && momentum != "0.0" {
 		name = "sgd_momentum"
@@ -117,7 +185,7 @@ func (r *reader) readAdapter() {
 	if a := r.args["lora_modules_to_save"]; len(a.list) > 0 {
 		p.save.Offer(a.list, a.origin)
 	}
-	p.dora, p.rslora = r.on("use_dora"), r.on("use_rslora")
+	p.dora, p.rslora = p.dora || r.on("use_dora"), p.rslora || r.on("use_rslora")
 }
 
 // readQuantisation reads load_in_4bit and load_in_8bit. TRL's ModelConfig defaults to nf4 without nested scales and computes in the
@@ -196,6 +264,9 @@ func (r *reader) readPrecision() {
 		return
 	}
 	j.Precision.Offer(mixed, origin)
+	if r.family.framework == "custom" && r.deepspeed == nil && !r.fsdp {
+		j.MasterFP32.Offer(false, "autocast keeps no second copy of the weights")
+	}
 	if zero := j.Sharding; zero.Known && strings.HasPrefix(zero.Value, "zero") && r.family.huggingFace() {
 		j.ParamDtype.Offer(mixed, origin+" under DeepSpeed ("+zero.Origin+")")
 		j.MasterFP32.Offer(true, "DeepSpeed keeps an fp32 copy of half-precision weights ("+zero.Origin+")")
@@ -211,19 +282,15 @@ func (r *reader) autocast() (dtype, origin string) {
 	bf16, fp16 := r.on("bf16"), r.on("fp16")
 	switch {
 	case bf16 && fp16:
-		if r.family.huggingFace() {
-			r.fail("ValueError: At most one of fp16 and bf16 can be True, but not both", r.args["fp16"].origin)
-			r.problem(fmt.Errorf("%s and %s contradict each other; keep one", r.args["bf16"].origin, r.args["fp16"].origin))
-		}
-		return "", ""
+		return "", "" // Trainer refuses to start
 	case bf16:
 		return "bf16", r.args["bf16"].origin
 	case fp16:
 		return "fp16", r.args["fp16"].origin
 	}
 	const variable = "ACCELERATE_MIXED_PRECISION"
-	if word := r.getenv(variable); r.family.huggingFace() && (word == "bf16" || word == "fp16") {
-		return word, "environment " + variable
+	if v := r.variable(variable); r.accelerated() && (v.text == "bf16" || v.text == "fp16" || v.text == "fp8") {
+		return v.text, v.origin
 	}
 	return "", ""
 }

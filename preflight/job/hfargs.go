@@ -2,9 +2,14 @@ package job
 
 import (
 	"fmt"
-	"oomguard/preflight/job/document"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+
+	"oomguard/preflight/job/document"
+	"oomguard/preflight/job/shell"
 )
 
 // An argument is one option of the training script, as HfArgumentParser would store it.
@@ -16,59 +21,10 @@ type argument struct {
 	origin string         // "command line --bf16", "args.json:7"
 }
 
-type argumentKind int
-
-const (
-	wordArgument argumentKind = iota
-	boolArgument              // bare, or with a truth word
-	listArgument              // takes every word up to the next option
-)
-
-// trainingOptions are the options that this reader understands, by the name of their field, for Hugging Face's TrainingArguments,
-// the example scripts and TRL's ModelConfig and SFTConfig. Options that are not here belong to the script.
-func trainingOptions() map[string]argumentKind {
-	options := map[string]argumentKind{}
-	for kind, names := range map[argumentKind]string{
-		wordArgument: `model_name_or_path output_dir per_device_train_batch_size per_gpu_train_batch_size gradient_accumulation_steps
-			optim optim_args deepspeed deepspeed_config fsdp fsdp_config torch_dtype dtype attn_implementation
-			block_size max_seq_length max_length model_max_length max_seq_len lora_r lora_alpha lora_dropout
-			bnb_4bit_quant_type bnb_4bit_quant_storage eval_strategy evaluation_strategy save_strategy`,
-		boolArgument: `bf16 fp16 bf16_full_eval fp16_full_eval tf32 gradient_checkpointing adafactor use_peft use_rslora use_dora
-			load_in_4bit load_in_8bit use_bnb_nested_quant packing use_liger_kernel use_liger auto_find_batch_size do_train
-			activation_offloading ddp_find_unused_parameters torch_compile`,
-		listArgument: `lora_target_modules lora_modules_to_save`,
-	} {
-		for name := range strings.FieldsSeq(names) {
-			options[name] = kind
-		}
-	}
-	return options
-}
-
-// otherTrainingFields are the fields of TrainingArguments (transformers 4.5x and 5) that this reader does not use. They count when
-// argparse decides whether an abbreviation is unique.
-const otherTrainingFields = `overwrite_output_dir do_eval do_predict eval_steps eval_delay eval_accumulation_steps eval_on_start
-	per_device_eval_batch_size per_gpu_eval_batch_size prediction_loss_only torch_empty_cache_steps learning_rate weight_decay
-	adam_beta1 adam_beta2 adam_epsilon max_grad_norm num_train_epochs max_steps lr_scheduler_type lr_scheduler_kwargs warmup_ratio
-	warmup_steps log_level log_level_replica log_on_each_node logging_dir logging_strategy logging_first_step logging_steps
-	logging_nan_inf_filter save_steps save_total_limit save_safetensors save_on_each_node save_only_model
-	restore_callback_states_from_checkpoint no_cuda use_cpu use_mps_device use_ipex seed data_seed jit_mode_eval fp16_opt_level
-	fp16_backend half_precision_backend local_rank ddp_backend ddp_bucket_cap_mb ddp_broadcast_buffers ddp_timeout tpu_num_cores
-	tpu_metrics_debug debug dataloader_drop_last dataloader_num_workers dataloader_prefetch_factor dataloader_pin_memory
-	dataloader_persistent_workers past_index run_name disable_tqdm remove_unused_columns label_names load_best_model_at_end
-	metric_for_best_model greater_is_better ignore_data_skip fsdp_min_num_params fsdp_transformer_layer_cls_to_wrap
-	accelerator_config parallelism_config label_smoothing_factor group_by_length train_sampling_strategy length_column_name report_to
-	project trackio_space_id skip_memory_metrics use_legacy_prediction_loop push_to_hub resume_from_checkpoint hub_model_id hub_strategy
-	hub_token hub_private_repo hub_always_push hub_revision gradient_checkpointing_kwargs include_inputs_for_metrics include_for_metrics
-	mp_parameters full_determinism torchdynamo ray_scope torch_compile_backend torch_compile_mode include_tokens_per_second
-	include_num_input_tokens_seen neftune_noise_alpha optim_target_modules batch_eval_metrics liger_kernel_config eval_use_gather_object
-	average_tokens_across_devices`
-
 // parseArguments reads the script's words by the grammar of HfArgumentParser: two spellings of every option, --option=value, bare
 // booleans, --no_option, lists, the last one wins. With abbreviations it also accepts unique prefixes, as argparse does. Words that
 // belong to no known option are the script's own business.
-func parseArguments(words []string, abbreviations bool, origin func(option string) string) map[string]argument {
-	g := &grammar{options: trainingOptions(), abbreviations: abbreviations, origin: origin}
+func parseArguments(words []string, g *grammar) map[string]argument {
 	args := map[string]argument{}
 	for len(words) > 0 {
 		word := words[0]
@@ -98,10 +54,16 @@ func parseArguments(words []string, abbreviations bool, origin func(option strin
 	return args
 }
 
+// A grammar is an argument parser: its options, and what it says of where one came from.
 type grammar struct {
 	options       map[string]argumentKind
 	abbreviations bool
 	origin        func(option string) string
+}
+
+// grammarOf is the parser of the script, for words from the command line or from a file of words.
+func (r *reader) grammarOf(abbreviations bool, from string) *grammar {
+	return &grammar{options: r.argumentKinds(), abbreviations: abbreviations, origin: func(option string) string { return from + " " + option }}
 }
 
 // resolve finds the field that an option names; "" when it is unknown or ambiguous.
@@ -141,7 +103,7 @@ func (g *grammar) resolve(option string) (name string, negated bool) {
 // value takes an option's words from the front of words and returns what is left.
 func (g *grammar) value(a *argument, name string, words []string) []string {
 	for len(words) > 0 && !isOption(words[0]) && words[0] != "--" {
-		if g.options[name] == boolArgument {
+		if kind := g.options[name]; kind == boolArgument {
 			if _, ok := document.ParseBool(words[0]); !ok {
 				break // a positional word of the script
 			}
@@ -160,53 +122,77 @@ func (g *grammar) value(a *argument, name string, words []string) []string {
 	return words
 }
 
-// jsonArguments reads a JSON file of arguments: `run_clm.py args.json`.
-func jsonArguments(doc *document.Node) (map[string]argument, error) {
+// checkBareArguments finds options that argparse refuses without a value: --bf16 is right in transformers and an error in TRL since 0.19,
+// where only --bf16 true is.
+func (r *reader) checkBareArguments() {
+	if !r.family.huggingFace() {
+		return
+	}
+	kinds := r.argumentKinds()
+	for _, name := range slices.Sorted(maps.Keys(r.args)) {
+		a := r.args[name]
+		if !a.bare || kinds[name] == boolArgument || name == "fsdp" && len(r.fsdpWords()) > 0 {
+			continue
+		}
+		why := "error: argument --" + name + ": expected one argument"
+		r.fail(why, a.origin)
+		r.problem(fmt.Errorf("%s: %s; write --%s VALUE", a.origin, why, name))
+	}
+}
+
+// fileArguments reads a document of arguments: `run_clm.py args.json`, or TRL's --config args.yaml. Fields that are null are as good as
+// absent; those that are not among the options are the script's own.
+func fileArguments(doc *document.Node, options map[string]argumentKind) (map[string]argument, error) {
+	args := map[string]argument{}
+	if doc.Value == nil {
+		return args, nil // an empty YAML file
+	}
 	fields, ok := doc.Value.(map[string]*document.Node)
 	if !ok {
 		return nil, doc.Wrong("an object of arguments")
 	}
-	args := map[string]argument{}
-	options := trainingOptions()
 	for name, field := range fields {
 		if _, known := options[name]; !known || field.Value == nil {
 			continue
 		}
-		a := argument{node: field, origin: field.Origin()}
-		if items, ok := field.Value.([]*document.Node); ok {
-			for _, item := range items {
-				text, err := item.Text()
-				if err != nil {
-					return nil, err
-				}
-				a.list = append(a.list, text)
-			}
-			a.text = strings.Join(a.list, " ")
-		} else if text, err := field.Text(); err == nil {
-			a.text, a.list = text, []string{text}
+		a, err := nodeArgument(field)
+		if err != nil {
+			return nil, err
 		}
 		args[name] = a
 	}
 	return args, nil
 }
 
+// nodeArgument is a value of a document as an argument.
+func nodeArgument(field *document.Node) (argument, error) {
+	a := argument{node: field, origin: field.Origin()}
+	if items, ok := field.Value.([]*document.Node); ok {
+		for _, item := range items {
+			text, err := item.Text()
+			if err != nil {
+				return a, err
+			}
+			a.list = append(a.list, text)
+		}
+		a.text = strings.Join(a.list, " ")
+	} else if text, err := field.Text(); err == nil {
+		a.text, a.list = text, []string{text}
+	}
+	return a, nil
+}
+
 // collectArguments gathers the script's arguments from where its parser takes them.
 func (r *reader) collectArguments(abbreviations bool) map[string]argument {
 	words := r.job.ScriptArgs
-	onCommandLine := func(option string) string { return "command line " + option }
-	if len(words) == 1 && strings.HasSuffix(words[0], ".json") && r.family.readsJSON {
-		doc, problems, err := r.jsonFile(words[0])
-		r.job.Problems = append(r.job.Problems, problems...)
-		if err == nil {
-			var args map[string]argument
-			if args, err = jsonArguments(doc); err == nil {
-				return args
-			}
+	if len(words) == 1 && r.family.readsJSON && isArgumentFile(words[0]) {
+		args, err := r.argumentsIn(words[0])
+		if err != nil {
+			r.problem(fmt.Errorf("arguments of %s: %w", r.job.Script.Value, err))
 		}
-		r.problem(fmt.Errorf("arguments of %s: %w", r.job.Script.Value, err))
-		return nil
+		return args
 	}
-	args := parseArguments(words, abbreviations, onCommandLine)
+	args := parseArguments(words, r.grammarOf(abbreviations, "command line"))
 	if !abbreviations {
 		return args
 	}
@@ -220,12 +206,27 @@ func (r *reader) collectArguments(abbreviations bool) map[string]argument {
 		r.problem(err)
 		return args
 	}
-	for name, a := range parseArguments(strings.Fields(string(data)), true, func(option string) string { return file + " " + option }) {
+	for name, a := range parseArguments(strings.Fields(string(data)), r.grammarOf(true, file)) {
 		if _, given := args[name]; !given {
 			args[name] = a
 		}
 	}
 	return args
+}
+
+// isArgumentFile: the example scripts take one JSON file in place of all arguments, and many scripts that followed them also YAML.
+func isArgumentFile(word string) bool {
+	return slices.Contains([]string{".json", ".yaml", ".yml"}, strings.ToLower(filepath.Ext(word)))
+}
+
+// argumentsIn reads a file of arguments.
+func (r *reader) argumentsIn(file string) (map[string]argument, error) {
+	doc, problems, err := document.Load(r.path(file), file)
+	r.job.Problems = append(r.job.Problems, problems...)
+	if err != nil {
+		return nil, err
+	}
+	return fileArguments(doc, r.argumentKinds())
 }
 
 // jsonFile reads a JSON file, or the document itself when the word is one ("{...}"), as HfArgumentParser does for dictionaries.
@@ -238,6 +239,27 @@ func (r *reader) jsonFile(word string) (*document.Node, []error, error) {
 		return nil, nil, err
 	}
 	return document.JSON(data, word)
+}
+
+// dictionary reads an argument that is a dictionary: inline in a file of arguments, JSON on the command line, or a file's name; nil when
+// it was not given or cannot be read, which is then recorded.
+func (r *reader) dictionary(name string) *document.Node {
+	a, given := r.args[name]
+	if !given || a.bare {
+		return nil
+	}
+	if a.node != nil {
+		if _, inline := a.node.Value.(map[string]*document.Node); inline {
+			return a.node
+		}
+	}
+	doc, problems, err := r.jsonFile(a.text)
+	r.job.Problems = append(r.job.Problems, problems...)
+	if err != nil {
+		r.problem(fmt.Errorf("%s: %w", a.origin, err))
+		return nil
+	}
+	return doc
 }
 
 // Helpers that read one argument, record what is wrong with it, and say whether it was given.
@@ -259,9 +281,36 @@ func (r *reader) on(name string) bool {
 	return value
 }
 
+// asked is on with the framework's own default where nobody said anything. Files are compared with it; settings wait for the
+// defaults' turn, after weaker sources.
+func (r *reader) asked(name string) bool {
+	if value, given := r.boolean(name); given {
+		return value
+	}
+	value, _ := document.ParseBool(r.fallbacks[name].text)
+	return value
+}
+
+// number is a whole number that was given, or the framework's default; 0 when neither is.
+func (r *reader) number(name string) int {
+	a, given := r.args[name]
+	if !given {
+		a = r.fallbacks[name]
+	}
+	n, err := pythonInt(a.text)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 func (r *reader) integer(name string, set *Setting[int]) {
 	a, given := r.args[name]
 	if !given {
+		return
+	}
+	if why, unknown := shell.Unknown(a.text); unknown {
+		set.Withhold(why)
 		return
 	}
 	n, err := pythonInt(a.text)

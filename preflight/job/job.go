@@ -3,7 +3,12 @@
 // network, and never guesses in silence: what cannot be determined stays unknown and says why.
 package job
 
-import "oomguard/preflight/model"
+import (
+	"encoding/json"
+	"strings"
+
+	"oomguard/preflight/model"
+)
 
 // Job is what was understood of a training command. Field order is the order in which explain prints; the JSON names are the
 // contract's keys (design: explain), and each flag of the command line is the key with dashes.
@@ -24,19 +29,25 @@ type Job struct {
 	Precision  Setting[string] `json:"precision"`   // compute: fp32, bf16, fp16, fp8
 	MasterFP32 Setting[bool]   `json:"master_fp32"` // an extra fp32 copy beside lower-precision weights
 
-	Optimizer   Setting[string] `json:"optimizer"` // adamw (PyTorch's default implementation), adamw_fused, adamw_loop, adamw_8bit, sgd, ...
-	MicroBatch  Setting[int]    `json:"micro_batch"`
-	GradAccum   Setting[int]    `json:"grad_accum"`
-	GlobalBatch Setting[int]    `json:"global_batch"`
-	SeqLen      Setting[int]    `json:"seq_len"`
-	Packing     Setting[bool]   `json:"packing"`
+	Optimizer Setting[string] `json:"optimizer"` // adamw (PyTorch's default implementation), adamw_fused, adamw_loop, adamw_8bit, sgd, ...
+	// OptimizerInBackward: each parameter is updated as soon as its gradient is there, so that no gradients are kept.
+	OptimizerInBackward Setting[bool] `json:"optimizer_in_backward"`
+	MicroBatch          Setting[int]  `json:"micro_batch"`
+	GradAccum           Setting[int]  `json:"grad_accum"`
+	GlobalBatch         Setting[int]  `json:"global_batch"`
+	// EvalBatch is how many rows a GPU evaluates at a time; 0: nothing is evaluated.
+	EvalBatch Setting[int]  `json:"eval_batch"`
+	SeqLen    Setting[int]  `json:"seq_len"`
+	Packing   Setting[bool] `json:"packing"`
 
 	Checkpointing     Setting[string] `json:"checkpointing"` // none, full, selective, selective:N, offload
 	ActivationOffload Setting[bool]   `json:"activation_offload"`
 
 	Method Setting[string] `json:"method"` // full, lora, qlora, lora8bit, ...
-	LoRA   Setting[*LoRA]  `json:"lora"`
-	Quant  Setting[*Quant] `json:"quant"`
+	// TrainableLayers is how many decoder layers method freeze trains: the last ones, or with a minus the first ones.
+	TrainableLayers Setting[int]    `json:"trainable_layers"`
+	LoRA            Setting[*LoRA]  `json:"lora"`
+	Quant           Setting[*Quant] `json:"quant"`
 
 	Sharding    Setting[string]  `json:"sharding"` // none, ddp, dp, zero1, zero2, zero3, fsdp-full, fsdp-grad, fsdp-hybrid, dist-optim
 	FSDPVersion Setting[int]     `json:"fsdp_version"`
@@ -47,10 +58,12 @@ type Job struct {
 	CP          Setting[int]     `json:"cp"`
 	EP          Setting[int]     `json:"ep"`
 
-	Attention Setting[string]     `json:"attention"`  // eager, sdpa, flash_attention_2, ...
-	FusedLoss Setting[string]     `json:"fused_loss"` // none, chunked, liger-flce, cut-ce, ...
-	RefModel  Setting[bool]       `json:"ref_model"`
-	DeepSpeed Setting[*DeepSpeed] `json:"ds_resolved"`
+	Attention Setting[string] `json:"attention"`  // eager, sdpa, flash_attention_2, ...
+	FusedLoss Setting[string] `json:"fused_loss"` // none, chunked, liger-flce, cut-ce, ...
+	RefModel  Setting[bool]   `json:"ref_model"`
+	// InferenceShare is the part of each GPU's memory that an inference engine in the training processes takes (vLLM, colocated); 0: none.
+	InferenceShare Setting[float64]    `json:"inference_share"`
+	DeepSpeed      Setting[*DeepSpeed] `json:"ds_resolved"`
 
 	// WillFail says why the job would die at start because its configuration contradicts itself; known and empty: it will not.
 	WillFail Setting[string] `json:"will_fail"`
@@ -74,10 +87,55 @@ type LoRA struct {
 	R             int      `json:"r"`
 	Alpha         int      `json:"alpha"`
 	Dropout       float64  `json:"dropout"`
-	Targets       []string `json:"targets"` // module names; "all-linear" is one; empty: PEFT's default for the architecture
+	Targets       Targets  `json:"targets"` // empty: PEFT's default for the architecture
 	ModulesToSave []string `json:"modules_to_save"`
 	DoRA          bool     `json:"dora"`
 	RSLoRA        bool     `json:"rslora"`
+	// Bias says which biases are trained too: all, lora_only; "" none.
+	Bias string `json:"bias,omitempty"`
+	// RankPattern has the rank of modules whose rank is not R.
+	RankPattern map[string]int `json:"rank_pattern,omitempty"`
+	// Modules are the targets by the names that Hugging Face's implementation of the model gives them, where the framework has names
+	// of its own (torchtune's output_proj, LitGPT's query); nil: Targets are such names.
+	Modules []string `json:"-"`
+}
+
+// Names are the modules that get adapters, by their names in Hugging Face's implementation of the model.
+func (l *LoRA) Names() []string {
+	if l.Modules != nil {
+		return l.Modules
+	}
+	return l.Targets
+}
+
+// Targets are the modules that get adapters: their names, or one text that is "all-linear" or a regular expression of full names. In
+// JSON such a text stands without a list, as PEFT writes it.
+type Targets []string
+
+// text is the regular expression or "all-linear"; ok is false for names.
+func (t Targets) text() (text string, ok bool) {
+	if len(t) != 1 || t[0] != "all-linear" && !strings.ContainsAny(t[0], `*+?()[]{}|^$\`) {
+		return "", false
+	}
+	return t[0], true
+}
+
+// MarshalJSON writes a list of names, or a text.
+func (t Targets) MarshalJSON() ([]byte, error) {
+	if text, ok := t.text(); ok {
+		return json.Marshal(text)
+	}
+	return json.Marshal([]string(t))
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (t *Targets) UnmarshalJSON(data []byte) error {
+	var text string
+	if json.Unmarshal(data, &text) == nil && text != "" {
+		*t = Targets{text}
+		return nil
+	}
+	return json.Unmarshal(data, (*[]string)(t))
 }
 
 // Quant says how frozen weights are stored.
@@ -88,6 +146,24 @@ type Quant struct {
 	Double       bool   `json:"double"`        // nested quantisation of the scales
 	ComputeDtype string `json:"compute_dtype"` // bf16, fp16, fp32
 	Storage      string `json:"storage"`
+}
+
+// MarshalJSON writes words that are not known as null.
+func (q Quant) MarshalJSON() ([]byte, error) {
+	type plain Quant
+	known := func(word string) *string {
+		if word == "" {
+			return nil
+		}
+		return &word
+	}
+	return json.Marshal(struct {
+		plain
+		Type         *string `json:"type"`
+		Double       bool    `json:"double"`
+		ComputeDtype *string `json:"compute_dtype"`
+		Storage      *string `json:"storage"`
+	}{plain(q), known(q.Type), q.Double, known(q.ComputeDtype), known(q.Storage)})
 }
 
 // Offload says what lives in host memory or on disk instead of the GPU.
@@ -108,6 +184,7 @@ type DeepSpeed struct {
 	PrefetchBucketSize        int64   `json:"stage3_prefetch_bucket_size"`
 	ParamPersistenceThreshold int64   `json:"stage3_param_persistence_threshold"`
 	MaxLiveParameters         int64   `json:"stage3_max_live_parameters"`
+	MaxReuseDistance          int64   `json:"stage3_max_reuse_distance"`
 	SubGroupSize              int64   `json:"sub_group_size"`
 	OverlapComm               bool    `json:"overlap_comm"`
 	ContiguousGradients       bool    `json:"contiguous_gradients"`

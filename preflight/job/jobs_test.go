@@ -10,43 +10,12 @@ import (
 )
 
 // The jobs under testdata/jobs are written from the sources of the frameworks that they use: cmd.txt is the command, env.json the
-// environment, the GPUs and the versions, expected.json what a person who knows the frameworks reads in them. Model names are
-// replaced by local folders, because hub names are not resolved yet.
+// environment, the GPUs and the versions, expected.json what a person who knows the frameworks reads in them.
 func TestJobs(t *testing.T) {
 	// later names keys that need a reader that does not exist yet, and which; "*" stands for all keys of the job.
 	later := map[string]map[string]string{
-		"02-trl-sft-torchrun-fsdp1": {"fused_loss": "defaults of TRL", "activation_offload": "defaults of TRL"},
-		"37-hf-local-adapter-resume": {
-			"model": "base of an adapter's folder", "model_params": "base of an adapter's folder", "method": "adapter_config.json", "lora": "adapter_config.json",
-			"param_dtype": "adapter_config.json", "base_dtype": "text of the script", "packing": "text of the script",
-		},
-		"38-prequantized-bnb4-lora": {
-			"precision": "defaults of TRL", "checkpointing": "defaults of TRL", "packing": "defaults of TRL", "fused_loss": "defaults of TRL", "activation_offload": "defaults of TRL",
-		},
-		"04-accelerate-fsdp1-yaml-trl-sft":     {"*": "accelerate"},
-		"05-accelerate-fsdp2-context-parallel": {"*": "accelerate"},
-		"07-deepspeed-hostfile-include-auto":   {"*": "deepspeed"},
-		"08-deepspeed-num-gpus-ignores-cvd":    {"*": "deepspeed"},
-		"10-axolotl-full-zero3-liger-auto":     {"*": "axolotl"},
-		"11-llamafactory-lora-yaml-override":   {"*": "llamafactory"},
-		"13-llamafactory-cli-flags-pure-bf16":  {"*": "llamafactory"},
-		"14-torchtune-lora-distributed":        {"*": "torchtune"},
-		"16-torchtitan-toml-llama3-tp2":        {"*": "torchtitan"},
-		"17-torchtitan-python-config":          {"*": "torchtitan"},
-		"19-megatron-llama3-8b-tp2-pp2":        {"*": "megatron"},
-		"20-megatron-mixtral-srun-ep-fp8":      {"*": "megatron"},
-		"22-litgpt-qlora-yaml":                 {"*": "litgpt"},
-		"23-lightning-cli-fsdp":                {"*": "lightning"},
-		"25-trl-cli-grpo-colocate":             {"*": "trl"},
-		"26-trl-dpo-lora-dataparallel":         {"*": "trl"},
-		"28-nanotron-llama-yaml":               {"*": "nanotron"},
-		"29-open-instruct-sft-zero3-auto":      {"*": "open-instruct"},
-		"31-verl-grpo-8gpu":                    {"*": "verl"},
-		"32-openrlhf-sft-flat-flags":           {"*": "openrlhf"},
-		"34-unsloth-script":                    {"*": "unsloth"},
-		"35-native-deepspeed-srun-hjson":       {"*": "srun, hjson"},
-		"40-accelerate-silent-default-config":  {"*": "accelerate"},
-		"43-accelerate-type-no-means-one":      {"*": "accelerate"},
+		// The expectation leaves out what accelerate's plugin writes for zero_stage 2: batch sizes "auto" and DeepSpeed's own buckets.
+		"25-trl-cli-grpo-colocate": {"ds_resolved": "written down as null"},
 	}
 	folders, err := filepath.Glob(filepath.Join("testdata", "jobs", "*"))
 	if err != nil || len(folders) == 0 {
@@ -66,6 +35,10 @@ func TestJobs(t *testing.T) {
 			readTestJSON(t, filepath.Join(dir, "expected.json"), &want)
 			for key, value := range want {
 				if key == "notes" || key == "undetermined" || sameValue(key, got[key], value) {
+					continue
+				}
+				// The expectations count the parameters only where the job's files have a config.json.
+				if key == "model_params" && value == nil && strings.Contains(j.ModelParams.Origin, "built-in table") {
 					continue
 				}
 				if later[key] == "" && later["*"] == "" {
@@ -92,7 +65,8 @@ func sameValue(key string, got, want any) bool {
 	if numbers, ok := want.(map[string]any); ok && key == "ds_resolved" {
 		all, _ := got.(map[string]any)
 		for name, value := range numbers {
-			if !reflect.DeepEqual(all[name], value) {
+			// A null was not to be known from the job's files; the built-in table of architectures knows it.
+			if value != nil && !reflect.DeepEqual(all[name], value) {
 				return false
 			}
 		}

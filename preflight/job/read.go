@@ -1,12 +1,13 @@
 package job
 
 import (
+	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"oomguard/preflight/job/shell"
 	"oomguard/preflight/model"
 )
 
@@ -24,6 +25,8 @@ type Sources struct {
 	GPUs, CPUs int
 	// Versions are forced: they win over what the interpreter has installed.
 	Versions map[string]string
+	// FetchModel brings the config of a model on the hub to a folder; nil: the network is never touched.
+	FetchModel func(model.HubModel) (folder string, err error)
 	// LoadModel reads an architecture; nil means model.Load.
 	LoadModel func(path string) (*model.Architecture, error)
 }
@@ -49,34 +52,63 @@ func Read(src Sources) *Job {
 	r.applyDefaults()
 	r.derive()
 	r.explainUnknowns()
+	r.settle()
 	return r.job
 }
 
 // A reader is one pass over the sources. What several settings depend on is kept here until all sources have spoken.
 type reader struct {
+	sourceReading // the script's own text
+
 	src Sources
 	job *Job
 
-	versions  map[string]string // forced by flag or file, until readVersions adds the installed ones
-	framework framework         // that reads the script
-	family    family            // what is known of the script
-	env       map[string]string // variables that the command sets itself (env A=B, an outer wrapper), over those it inherits
+	versions  map[string]string  // forced by flag or file, until readVersions adds the installed ones
+	framework framework          // that reads the script
+	family    family             // what is known of the script
+	env       map[string]sourced // variables that the command sets itself (env A=B, a script, a launcher), over those it inherits
 	args      map[string]argument
-	fsdp      bool           // Trainer shards with FSDP
-	deepspeed *deepspeedFile // nil: none was named or it could not be read
+	fallbacks map[string]argument // what the framework takes for arguments that nobody gave, by its version
+	unsaid    map[string]string   // why it is not known what the framework takes for an argument that nobody gave
+	fsdp      bool                // Trainer shards with FSDP
+	deepspeed *deepspeedFile      // nil: none was named or it could not be read
+	axolotl   *axolotl            // its configuration; nil: another framework
+	// fsdpCheckpointing: FSDP itself checkpoints activations.
+	fsdpCheckpointing bool
+
+	megatron *megatron // arguments of Megatron-LM; nil: another framework
 
 	// load is the dtype in which the script loads the model's weights; param_dtype and base_dtype follow from it.
 	load    Setting[string]
 	params  Setting[int64] // --params
 	adapter adapterParts
+	// revision and cacheDir are those with which the script loads its model.
+	revision, cacheDir Setting[string]
 	// shardingLost says why nobody knows what a DeepSpeed or FSDP configuration decides: it was named but could not be read.
 	shardingLost string
+	// tasks are the processes that srun or mpirun starts, given the GPUs that a wrapper gives to each.
+	tasks tasks
+	given Setting[int]
+	// place is where the command stands when a shell script holds it: "run.sh:12"; scripts counts those that lead there.
+	place   string
+	scripts int
+	// program is the word that starts the launcher or Python; hidden says what keeps its packages out of sight.
+	program, hidden string
+	// oneProcess: a launcher starts one process without a rendezvous, as plain Python does.
+	oneProcess bool
+	// sealed: the command does not inherit the environment.
+	sealed bool
+	// notes are remarks for the origin of the script.
+	notes []string
 	// blocked says why nothing can be said about the script: the launcher is not read yet, or it refuses its command line.
 	blocked string
 }
 
-// problem records an input that could not be used, once.
+// problem records an input that could not be used, once. Where a shell script leaves the text open, that is what is wrong.
 func (r *reader) problem(err error) {
+	if why, unknown := shell.Unknown(err.Error()); unknown {
+		err = fmt.Errorf("%s; set it in the environment, or give the command itself", why)
+	}
 	same := func(before error) bool { return before.Error() == err.Error() }
 	if !slices.ContainsFunc(r.job.Problems, same) {
 		r.job.Problems = append(r.job.Problems, err)
@@ -84,7 +116,13 @@ func (r *reader) problem(err error) {
 }
 
 // fail records that the job would die at start.
-func (r *reader) fail(why, origin string) { r.job.WillFail.Offer(why, origin) }
+func (r *reader) fail(why, origin string) {
+	if _, unknown := shell.Unknown(why); unknown {
+		r.problem(errors.New(why))
+		return
+	}
+	r.job.WillFail.Offer(why, origin)
+}
 
 // path resolves a path that the user wrote.
 func (r *reader) path(name string) string {
@@ -113,6 +151,9 @@ type launcher struct {
 // launchers lists the programs that are recognised. python itself is not here: it runs a script or one of these modules.
 func launchers() []launcher {
 	return []launcher{
+		{name: "tune", words: []string{"tune"}, modules: []string{"torchtune._cli.tune"}, read: (*reader).readTune},
+		{name: "litgpt", words: []string{"litgpt"}, modules: []string{"litgpt"}, read: (*reader).readLitGPT},
+		{name: "fabric", words: []string{"fabric", "lightning"}, modules: []string{"lightning.fabric.cli"}, read: (*reader).readFabric},
 		{
 			name: "torchrun", words: []string{"torchrun"}, modules: []string{"torch.distributed.run"},
 			read: func(r *reader, prog string, args []string) { r.readTorchrun(prog, torchrunOptions(), args) },
@@ -123,19 +164,18 @@ func launchers() []launcher {
 		},
 		{
 			name: "accelerate", words: []string{"accelerate", "accelerate-launch"},
-			modules: []string{"accelerate.commands.launch", "accelerate.commands.accelerate_cli"}, read: notReadYet("accelerate launch"),
+			modules: []string{"accelerate.commands.launch", "accelerate.commands.accelerate_cli"}, read: (*reader).readAccelerate,
 		},
+		{name: "axolotl", words: []string{"axolotl"}, modules: []string{"axolotl.cli.main"}, read: (*reader).readAxolotl},
+		{name: "trl", words: []string{"trl"}, modules: []string{"trl.cli"}, read: (*reader).readTRLCommand},
+		{name: "llamafactory-cli", words: []string{"llamafactory-cli", "lmf"}, modules: []string{"llamafactory.cli"}, read: (*reader).readLlamafactory},
 		{
 			name: "deepspeed", words: []string{"deepspeed", "deepspeed.pt", "ds"}, modules: []string{"deepspeed.launcher.runner"},
-			read: notReadYet("the deepspeed launcher"),
+			read: (*reader).readDeepSpeedLauncher,
 		},
-	}
-}
-
-// notReadYet is for launchers whose options decide about the job but are not understood: nothing is guessed.
-func notReadYet(what string) func(*reader, string, []string) {
-	return func(r *reader, _ string, _ []string) {
-		r.blocked = what + " is not read yet"
+		{name: "torchx", words: []string{"torchx"}, modules: []string{"torchx.apps.main"}, read: (*reader).readTorchX},
+		{name: "composer", words: []string{"composer"}, modules: []string{"composer.cli.launcher"}, read: (*reader).readComposer},
+		{name: "colossalai", words: []string{"colossalai"}, read: (*reader).readColossalAI},
 	}
 }
 
@@ -148,8 +188,14 @@ func (r *reader) readCommand() {
 		return
 	}
 	r.readWords(r.src.Argv, 0)
+	if r.scripts > 0 && r.job.Outer.Origin == "" {
+		r.job.Outer.Offer("bash", "command line")
+	}
 	if r.job.Outer.Origin == "" {
 		r.job.Outer.Offer("", "no wrapper before the launcher")
+	}
+	if len(r.notes) > 0 && r.job.Script.Known {
+		r.job.Script.Origin += " (" + strings.Join(r.notes, "; ") + ")"
 	}
 }
 
@@ -172,6 +218,11 @@ func (r *reader) readWords(argv []string, depth int) {
 	}
 	word, args := argv[0], argv[1:]
 	base := filepath.Base(word)
+	if why, unknown := shell.Unknown(word); unknown {
+		r.blocked = "the command is not known: " + why
+		return
+	}
+	r.program = word
 	if isPython(word) {
 		r.readPython(args)
 		return
@@ -193,17 +244,16 @@ func (r *reader) readWords(argv []string, depth int) {
 		r.readPython(argv)
 		return
 	}
+	if isShellScript(base) {
+		r.readScriptFile(word, args, func(inside []string) { r.readWords(inside, depth+1) })
+		return
+	}
 	r.blocked = base + " is not read yet"
 	r.job.Outer.Unknown(r.blocked)
 }
 
 // getenv reads a variable as the command will see it.
-func (r *reader) getenv(name string) string {
-	if value, set := r.env[name]; set {
-		return value
-	}
-	return r.src.Getenv(name)
-}
+func (r *reader) getenv(name string) string { return r.variable(name).text }
 
 // isPython recognises python, python3, python3.11 and pypy3 with any path in front.
 func isPython(word string) bool {
@@ -270,82 +320,41 @@ func (r *reader) readModule(module string, args []string) {
 	r.plainPython("-m "+module, args)
 }
 
+// plainOrigin marks the processes of a command that no launcher starts; a framework that starts processes itself replaces them.
+const plainOrigin = "plain python starts one process"
+
+// startsProcesses offers how many processes a framework starts in place of the one that python is.
+func (r *reader) startsProcesses(nproc, nnodes Setting[int]) {
+	for set, own := range map[*Setting[int]]Setting[int]{&r.job.NProc: nproc, &r.job.NNodes: nnodes} {
+		if set.Origin == plainOrigin {
+			*set = Setting[int]{}
+		}
+		set.take(own)
+	}
+}
+
 // plainPython is a script without a launcher, or below torchrun --no-python.
 func (r *reader) plainPython(script string, args []string) {
 	r.job.Launcher.Offer("python", "command line")
 	r.setScript(script, args)
-	r.job.NNodes.Offer(1, "plain python starts one process")
-	r.job.NProc.Offer(1, "plain python starts one process")
+	if r.tasks.word != "" {
+		r.tasks.offer(r.job)
+		return
+	}
+	r.job.NNodes.Offer(1, plainOrigin)
+	r.job.NProc.Offer(1, plainOrigin)
 }
 
 func (r *reader) setScript(script string, args []string) {
-	r.job.Script.Offer(script, "command line")
+	if why, unknown := shell.Unknown(script); unknown {
+		r.job.Script.Unknown(why)
+	} else {
+		r.job.Script.Offer(script, "command line")
+	}
 	r.job.ScriptArgs = slices.Clone(args)
-}
-
-// readModel loads the architecture that the job names, or makes one from --params.
-func (r *reader) readModel() {
-	j := r.job
-	if name := r.args["model_name_or_path"]; name.text != "" {
-		j.Model.Offer(name.text, name.origin)
-	}
-	if j.Model.Known {
-		r.loadModel()
-	}
-	if r.params.Known {
-		if a := j.Architecture; a != nil && a.Parameters() != r.params.Value {
-			r.problem(fmt.Errorf("%s: %d parameters, but %s has %d; give one of the two", r.params.Origin, r.params.Value, a.Source, a.Parameters()))
-		} else if a == nil {
-			j.Architecture = model.FromParams(r.params.Value)
+	for _, word := range args {
+		if shell.Several(word) {
+			r.problem(errors.New(word)) // arguments may hide in it
 		}
 	}
-	switch {
-	case r.params.Known:
-		j.ModelParams.Offer(r.params.Value, r.params.Origin)
-	case j.Architecture != nil:
-		j.ModelParams.Offer(j.Architecture.Parameters(), j.Architecture.Source)
-	case !j.Model.Known:
-		j.ModelParams.Unknown("no model named; give --model DIR or --params")
-	}
-}
-
-func (r *reader) loadModel() {
-	name := r.job.Model.Value
-	path := r.path(name)
-	info, err := os.Stat(path)
-	switch {
-	case err == nil && info.IsDir() && !exists(path, "config.json") && exists(path, "adapter_config.json"):
-		r.adapter.folder = true
-		r.job.ModelParams.Unknown("an adapter's folder; its base model is not read yet, give --model DIR or --params")
-		return
-	case err == nil:
-	case looksLikePath(name) && r.params.Known:
-		return
-	case looksLikePath(name):
-		r.job.ModelParams.Unknown("the model's folder could not be read")
-		r.problem(fmt.Errorf("%s: model %s: no such file or folder; correct the path, or give --params", r.job.Model.Origin, name))
-		return
-	default:
-		r.job.ModelParams.Unknown("hub name; give --model DIR or --params")
-		return
-	}
-	architecture, err := r.src.LoadModel(path)
-	switch {
-	case err == nil:
-		r.job.Architecture = architecture
-	case !r.params.Known: // --params is the remedy for a model that cannot be read
-		r.job.ModelParams.Unknown("the model could not be read")
-		r.problem(err)
-	}
-}
-
-func exists(folder, file string) bool {
-	_, err := os.Stat(filepath.Join(folder, file))
-	return err == nil
-}
-
-// looksLikePath tells a path from a hub name, which has at most one slash in its middle and no dots in front.
-func looksLikePath(name string) bool {
-	return filepath.IsAbs(name) || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "~") ||
-		strings.HasSuffix(name, "/") || strings.HasSuffix(name, ".json") || strings.Count(name, "/") > 1
 }

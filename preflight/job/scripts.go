@@ -10,10 +10,16 @@ import (
 type family struct {
 	framework string // hf-trainer, trl, deepspeed, custom; "" when the name says nothing
 	task      string // "" when the name says nothing
+	program   string // which of the framework's programs it is, where that decides defaults: "sft" of TRL
 	packs     bool   // it concatenates texts and cuts full rows
-	readsJSON bool   // `script.py args.json` takes all arguments from the file
+	pads      bool   // every text is a row of its own, padded to the longest length
+	readsJSON bool   // `script.py args.json` takes all arguments from the file (or a YAML file)
+	strict    bool   // its parser refuses arguments that it does not know
 	trainer   bool   // Hugging Face's Trainer trains, with its arguments' names, defaults and habits, whatever the framework is called
-	origin    string
+	ownScript bool   // the user's own script, whose text has been read: what TRL's programs decide by ModelConfig it decides itself
+	// fields are options beside those of TrainingArguments that the script's parser knows; nil: none.
+	fields func(r *reader) fieldSet
+	origin string
 }
 
 // huggingFace reports whether HfArgumentParser and Trainer with their defaults are behind the script.
@@ -36,28 +42,32 @@ func exampleScripts() map[string]family {
 	return scripts
 }
 
-// trlTasks maps the programs of trl/scripts to tasks.
-func trlTasks() map[string]string {
-	return map[string]string{"sft": "sft", "dpo": "dpo", "kto": "kto", "grpo": "grpo", "ppo": "ppo", "reward": "rm"}
-}
-
 // familyOf judges a script by its name: path, or "-m module".
 func familyOf(script string) family {
 	base := filepath.Base(script)
 	if known, ok := exampleScripts()[base]; ok {
-		known.framework, known.readsJSON, known.trainer, known.origin = "hf-trainer", true, true, base+" is an example of transformers"
+		known.framework, known.readsJSON, known.strict, known.trainer, known.origin = "hf-trainer", true, true, true, base+" is an example of transformers"
 		return known
 	}
 	if strings.HasSuffix(base, "_no_trainer.py") {
-		return family{framework: "custom", origin: base + " has its own training loop"}
+		return familyWithoutTrainer(base)
 	}
-	slashes := filepath.ToSlash(script)
-	for program, task := range trlTasks() {
-		if slashes == "-m trl.scripts."+program || strings.HasSuffix("/"+slashes, "/trl/scripts/"+program+".py") {
-			return family{framework: "trl", task: task, trainer: true, origin: program + " is a script of TRL"}
-		}
+	if project, ok := fineTuningScripts(filepath.ToSlash(script)); ok {
+		return family{framework: "hf-trainer", task: "sft", pads: true, trainer: true, origin: base + " is a fine-tuning script of " + project}
 	}
 	return family{}
+}
+
+// fineTuningScripts recognises the scripts of FastChat and LLaVA, which tune with Trainer and pad their conversations.
+func fineTuningScripts(script string) (project string, ok bool) {
+	for project, folder := range map[string]string{"FastChat": "fastchat/train/", "LLaVA": "llava/train/"} {
+		for _, name := range []string{"train", "train_mem", "train_xformers"} {
+			if strings.HasSuffix("/"+script, "/"+folder+name+".py") || script == "-m "+strings.ReplaceAll(folder, "/", ".")+name {
+				return project, true
+			}
+		}
+	}
+	return "", false
 }
 
 // familyByArguments recognises Trainer's command line by fields that only TrainingArguments has.
@@ -72,9 +82,9 @@ func (r *reader) familyByArguments() family {
 		return family{framework: "hf-trainer", task: taskInName(r.job.Script.Value), readsJSON: true, trainer: true, origin: "arguments of Hugging Face TrainingArguments"}
 	}
 	if a, ok := args["deepspeed"]; ok && a.bare || given("deepspeed_config") {
-		return family{framework: "deepspeed", origin: "arguments of a native DeepSpeed script"}
+		return family{framework: "deepspeed", task: taskInName(r.job.Script.Value), origin: "arguments of a native DeepSpeed script"}
 	}
-	return family{framework: "custom", origin: "neither the script's name nor its arguments tell a known framework"}
+	return family{framework: "custom", task: taskInName(r.job.Script.Value), origin: "neither the script's name nor its arguments tell a known framework"}
 }
 
 // taskInName finds a task among the words of a script's name: run_sft.py.
@@ -83,6 +93,9 @@ func taskInName(script string) string {
 	for _, word := range words {
 		if task, ok := trlTasks()[word]; ok {
 			return task
+		}
+		if word == "pretrain" || word == "pretraining" {
+			return "pretrain"
 		}
 	}
 	return ""

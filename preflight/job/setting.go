@@ -3,6 +3,9 @@ package job
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
+
+	"oomguard/preflight/job/shell"
 )
 
 // A Setting is one fact about the job and where it came from. Readers run from the strongest source to the weakest and
@@ -14,12 +17,23 @@ type Setting[T any] struct {
 	// Origin says where a known value came from ("flag --micro-batch", "ds.json:12", "default of transformers 4.51.3"),
 	// or why an unknown one could not be determined.
 	Origin string
+
+	each     string // the list, in JSON, where the value differs by node; Value is then the largest
+	withheld bool   // a source names it, but not its value: weaker sources do not count
 }
 
 // Offer sets the value unless a stronger source already has.
 func (s *Setting[T]) Offer(value T, origin string) {
-	if !s.Known {
+	if !s.Known && !s.withheld {
 		s.Value, s.Known, s.Origin = value, true, origin
+	}
+}
+
+// OfferEach is Offer for a value that differs by node; value stands for all of them where one is needed.
+func (s *Setting[T]) OfferEach(value T, each []T, origin string) {
+	if raw, err := json.Marshal(each); err == nil && !s.Known && !s.withheld {
+		s.Offer(value, origin)
+		s.each = string(raw)
 	}
 }
 
@@ -27,6 +41,14 @@ func (s *Setting[T]) Offer(value T, origin string) {
 func (s *Setting[T]) Unknown(why string) {
 	if !s.Known && s.Origin == "" {
 		s.Origin = why
+	}
+}
+
+// Withhold records that a source decides the setting by what nobody can see from outside, unless a stronger source has given the value:
+// weaker ones and defaults no longer count.
+func (s *Setting[T]) Withhold(why string) {
+	if !s.Known && !s.withheld {
+		s.Origin, s.withheld = why, true
 	}
 }
 
@@ -44,10 +66,15 @@ type settingJSON struct {
 }
 
 // MarshalJSON writes {"value": ..., "origin": ...}, with a null value when it is unknown and when it is known to be empty (no
-// outer wrapper, no reason to fail): the origin tells which.
+// outer wrapper, no reason to fail): the origin tells which. A text that is a JSON object (the words or sizes by which a command
+// describes its model instead of naming one) is written as that object, a value that differs by node as the list of them.
 func (s Setting[T]) MarshalJSON() ([]byte, error) {
 	out := settingJSON{Value: json.RawMessage("null"), Origin: s.Origin}
-	if s.Known && any(s.Value) != any("") {
+	if text, ok := any(s.Value).(string); ok && s.Known && strings.HasPrefix(text, "{") && json.Valid([]byte(text)) {
+		out.Value = json.RawMessage(text)
+	} else if s.each != "" {
+		out.Value = json.RawMessage(s.each)
+	} else if s.Known && any(s.Value) != any("") {
 		raw, err := json.Marshal(s.Value)
 		if err != nil {
 			return nil, err
@@ -69,19 +96,53 @@ func (s *Setting[T]) UnmarshalJSON(data []byte) error {
 		return nil
 	}
 	s.Known = true
+	if text, ok := any(&s.Value).(*string); ok && in.Value[0] == '{' {
+		*text = string(in.Value)
+		return nil
+	}
+	if number, ok := any(&s.Value).(*int); ok && in.Value[0] == '[' {
+		var each []int
+		if err := json.Unmarshal(in.Value, &each); err != nil {
+			return err
+		}
+		for _, n := range each {
+			*number = max(*number, n)
+		}
+		s.each = string(in.Value)
+		return nil
+	}
 	return json.Unmarshal(in.Value, &s.Value)
 }
 
 // A fact is a setting of any type, as the code that treats all of them alike sees it.
 type fact interface {
 	Unknown(why string)
+	Withhold(why string)
 	named(key string) Named
+	settle(place string)
+}
+
+// settle ends the reading: a text with a part that a shell script leaves open is unknown, and what the command line says stands at a
+// place of that script when place is not empty.
+func (s *Setting[T]) settle(place string) {
+	if text, ok := any(s.Value).(string); ok && s.Known {
+		if why, unknown := shell.Unknown(text); unknown {
+			*s = Setting[T]{Origin: why}
+		}
+	}
+	if place != "" {
+		s.Origin = strings.ReplaceAll(s.Origin, "command line", place)
+	}
+	s.Origin = shell.Plain(s.Origin)
 }
 
 func (s *Setting[T]) named(key string) Named {
 	n := Named{Key: key, Value: "unknown", Known: s.Known, Origin: s.Origin}
 	if s.Known {
 		n.Value = valueText(s.Value)
+		if s.each != "" {
+			n.Value = s.each
+		}
 	}
 	return n
 }

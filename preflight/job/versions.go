@@ -2,8 +2,8 @@ package job
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,7 +13,8 @@ import (
 
 // versionPackages are the distributions whose version changes a default or a size.
 func versionPackages() []string {
-	return []string{"torch", "transformers", "accelerate", "trl", "peft", "deepspeed", "bitsandbytes", "liger-kernel", "flash-attn", "torchao"}
+	return strings.Fields(`torch transformers accelerate trl peft deepspeed bitsandbytes liger-kernel flash-attn torchao
+		axolotl llamafactory torchtune torchtitan litgpt lightning pytorch-lightning megatron-core nanotron verl openrlhf unsloth`)
 }
 
 // ParseVersions reads torch=2.6.0,transformers=4.51.3, the value of --versions.
@@ -79,11 +80,14 @@ func (r *reader) readVersions() {
 	r.job.Versions = r.versions
 }
 
-// interpreter is the Python of the command: its first word, or the one that the first line of its console script names, or the
-// active environment's.
+// interpreter is the Python of the command behind all wrappers: its first word, or the one that the first line of its console script
+// names, or the active environment's.
 func (r *reader) interpreter() string {
-	if len(r.src.Argv) > 0 {
-		program := r.lookUp(r.src.Argv[0])
+	if r.hidden != "" {
+		return "" // in a container, or in an environment that cannot be found
+	}
+	if r.program != "" {
+		program := r.lookUp(r.program)
 		switch {
 		case program == "":
 			return ""
@@ -129,14 +133,7 @@ func isFile(path string) bool {
 // shebang is the Python that a console script starts: "#!/venv/bin/python", "#!/usr/bin/env python3", or pip's form for long paths,
 // a shell script whose second line is ”'exec' "/long/path/python" "$0" "$@".
 func (r *reader) shebang(script string) string {
-	file, err := os.Open(script)
-	if err != nil {
-		return ""
-	}
-	defer file.Close()
-	head := make([]byte, 4096)
-	n, _ := file.Read(head) // an unreadable file has no first line
-	lines := bufio.NewScanner(bytes.NewReader(head[:n]))
+	lines := bufio.NewScanner(strings.NewReader(firstBytes(script)))
 	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "#!") {
 		return ""
 	}
@@ -153,24 +150,121 @@ func (r *reader) shebang(script string) string {
 	return r.lookUp(words[0])
 }
 
-// packages lists the versions installed for an interpreter, from the names of its dist-info folders (PEP 376: NAME-VERSION.dist-info).
+// packages lists the versions installed for an interpreter, from the names of its metadata folders: NAME-VERSION.dist-info (PEP 376,
+// editable installs too), NAME-VERSION.egg-info of older tools and of Debian; torch without either says its version itself.
 func (r *reader) packages(python string) map[string]string {
 	found := map[string]string{}
-	for _, folder := range sitePackages(python) {
+	for _, folder := range r.importFolders(python) {
 		entries, err := os.ReadDir(folder)
 		if err != nil {
 			continue
 		}
 		for _, entry := range entries {
-			name, ok := strings.CutSuffix(entry.Name(), ".dist-info")
-			name, version, _ := strings.Cut(name, "-")
+			name, version := distribution(folder, entry.Name())
 			name = normalName(name)
-			if ok && version != "" && found[name] == "" && slices.Contains(versionPackages(), name) {
+			if version != "" && found[name] == "" && slices.Contains(versionPackages(), name) {
 				found[name] = version
 			}
 		}
+		if version := torchVersion(folder); found["torch"] == "" && version != "" {
+			found["torch"] = version
+		}
 	}
 	return found
+}
+
+// distribution is the name and version that an entry of an import folder stands for; version is "" for all other entries.
+func distribution(folder, entry string) (name, version string) {
+	if link, ok := strings.CutSuffix(entry, ".egg-link"); ok { // setup.py develop: the first line is the source folder
+		return link, developedVersion(filepath.Join(folder, entry), link)
+	}
+	stem, ok := strings.CutSuffix(entry, ".dist-info")
+	if !ok {
+		stem, ok = strings.CutSuffix(entry, ".egg-info")
+	}
+	if !ok {
+		return "", ""
+	}
+	parts := strings.Split(stem, "-") // eggs add the Python version: torch-2.1.0-py3.11
+	if len(parts) < 2 {
+		return "", ""
+	}
+	return parts[0], parts[1]
+}
+
+// developedVersion reads the metadata beside the sources of a package that is used in place.
+func developedVersion(link, name string) string {
+	target, _, _ := strings.Cut(firstBytes(link), "\n")
+	if target = strings.TrimSpace(target); target == "" {
+		return ""
+	}
+	info := filepath.Join(target, strings.ReplaceAll(name, "-", "_")+".egg-info", "PKG-INFO")
+	for line := range strings.Lines(firstBytes(info)) {
+		if version, ok := strings.CutPrefix(line, "Version:"); ok {
+			return strings.TrimSpace(version)
+		}
+	}
+	return ""
+}
+
+// torchVersion is __version__ in torch/version.py.
+func torchVersion(folder string) string {
+	for line := range strings.Lines(firstBytes(filepath.Join(folder, "torch", "version.py"))) {
+		if value, ok := strings.CutPrefix(line, "__version__ = "); ok {
+			return strings.Trim(strings.TrimSpace(value), `'"`)
+		}
+	}
+	return ""
+}
+
+// firstBytes is the beginning of a small regular file; "" when it cannot be read.
+func firstBytes(path string) string {
+	if !isFile(path) {
+		return ""
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	head, err := io.ReadAll(io.LimitReader(file, 4096))
+	if err != nil {
+		return ""
+	}
+	return string(head)
+}
+
+// importFolders are the folders that the interpreter imports from, strongest first: PYTHONPATH, the person's own (outside of virtual
+// environments), the installation's.
+func (r *reader) importFolders(python string) []string {
+	if python == "" {
+		return nil
+	}
+	var folders []string
+	for _, folder := range filepath.SplitList(r.getenv("PYTHONPATH")) {
+		if folder != "" {
+			folders = append(folders, r.path(folder))
+		}
+	}
+	prefix := filepath.Dir(filepath.Dir(python))
+	if home := r.getenv("HOME"); home != "" && r.getenv("PYTHONNOUSERSITE") == "" && !isFile(filepath.Join(prefix, "pyvenv.cfg")) {
+		if version := pythonVersion(python); version != "" {
+			folders = append(folders, filepath.Join(home, ".local", "lib", "python"+version, "site-packages"))
+		}
+	}
+	return append(folders, sitePackages(python)...)
+}
+
+// pythonVersion is "3.11" of python3.11, the file behind most links; "" when its name does not say.
+func pythonVersion(python string) string {
+	file, err := filepath.EvalSymlinks(python)
+	if err != nil {
+		file = python
+	}
+	if version := strings.TrimPrefix(filepath.Base(file), "python"); strings.Contains(version, ".") {
+		return version
+	}
+	return ""
 }
 
 // sitePackages are the folders that an interpreter imports from, strongest first: its virtual environment's, and the base
@@ -184,7 +278,7 @@ func sitePackages(python string) []string {
 	if err != nil {
 		file = python
 	}
-	version := strings.TrimPrefix(filepath.Base(file), "python") // "3.11" of python3.11, the file behind most links
+	version := pythonVersion(python)
 	folders := libraries(prefix, version)
 	venv, err := os.ReadFile(filepath.Join(prefix, "pyvenv.cfg"))
 	isolated := err == nil && !strings.Contains(strings.ToLower(string(venv)), "include-system-site-packages = true")
@@ -201,7 +295,7 @@ func sitePackages(python string) []string {
 // libraries globs one prefix. A version narrows it to that Python; without one, all are listed.
 func libraries(prefix, version string) []string {
 	pythons := []string{"python3.*"}
-	if strings.Contains(version, ".") {
+	if version != "" {
 		pythons = []string{"python" + version, "python3"} // python3: Debian's own packages
 	}
 	var folders []string

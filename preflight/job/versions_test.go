@@ -1,6 +1,7 @@
 package job
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -78,6 +79,35 @@ func TestVersions(t *testing.T) {
 		j := Read(Sources{Argv: []string{python, "a.py"}})
 		if j.Versions["torch"] != "2.6.0+cu124" || j.Versions["transformers"] != "4.40.0" {
 			t.Errorf("%v", j.Versions)
+		}
+	})
+	t.Run("behind wrappers", func(t *testing.T) {
+		j := Read(Sources{Argv: []string{"env", "PATH=" + bin, "nohup", "torchrun", "a.py"}, Dir: root})
+		if j.Interpreter != python || j.Versions["torch"] != "2.6.0+cu124" {
+			t.Errorf("%q %v", j.Interpreter, j.Versions)
+		}
+	})
+	t.Run("PYTHONPATH, eggs, and sources used in place", func(t *testing.T) {
+		// The layouts of setuptools' develop command, of eggs, and of a torch built in place (torch/version.py has no other metadata).
+		home, source, path := filepath.Join(root, "home"), filepath.Join(root, "trl-source"), filepath.Join(root, "path")
+		for _, folder := range []string{"peft-0.11.0-py3.11.egg-info", "deepspeed-0.16.5.egg-info", "torch"} {
+			if err := os.MkdirAll(filepath.Join(path, folder), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		user := filepath.Join(home, ".local", "lib", "python3.11", "site-packages", "verl-0.7.0.dist-info")
+		if err := errors.Join(os.MkdirAll(filepath.Join(source, "trl.egg-info"), 0o700), os.MkdirAll(user, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, "trl.egg-link", source+"\n.")
+		write(t, path, "trl-not-there.egg-link", "/nowhere\n.")
+		write(t, filepath.Join(source, "trl.egg-info"), "PKG-INFO", "Metadata-Version: 2.1\nName: trl\nVersion: 0.20.0.dev0\n")
+		write(t, filepath.Join(path, "torch"), "version.py", "from typing import Optional\n__version__ = '2.9.0a0+git123'\n")
+		env := map[string]string{"PYTHONPATH": ":path", "HOME": home}
+		j := Read(Sources{Argv: []string{filepath.Join(base, "bin", "python3.11"), "a.py"}, Dir: root, Getenv: func(name string) string { return env[name] }})
+		want := map[string]string{"torch": "2.9.0a0+git123", "transformers": "4.40.0", "peft": "0.11.0", "deepspeed": "0.16.5", "trl": "0.20.0.dev0", "verl": "0.7.0"}
+		if !maps.Equal(j.Versions, want) {
+			t.Errorf("%v, want %v", j.Versions, want)
 		}
 	})
 	t.Run("forced", func(t *testing.T) {

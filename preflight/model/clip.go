@@ -14,6 +14,7 @@ func clipTowers(c *config) *blueprint {
 		return vision
 	}
 	b := c.tower("text_config", "clip_text_model")
+	b.TextType = b.Type
 	b.under("text_model.")
 	b.after(vision, "vision_model.")
 	shared := c.sizeOr(512, "projection_dim")

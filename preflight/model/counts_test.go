@@ -20,7 +20,7 @@ func readJSON(t testing.TB, file string, into any) {
 
 // TestPublishedModels compares with the exact counts of published models; each file names the source of its number.
 func TestPublishedModels(t *testing.T) {
-	files, err := filepath.Glob("testdata/configs/*.json")
+	files, err := filepath.Glob("known/*.json")
 	if err != nil || len(files) < 115 {
 		t.Fatalf("found %d configs (%v)", len(files), err)
 	}

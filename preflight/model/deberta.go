@@ -13,6 +13,9 @@ func debertaV2(c *config) *blueprint {
 	h, v, narrow := b.Hidden, b.Vocab, c.sizeOr(b.Hidden, "embedding_size")
 	relative := c.flag("relative_attention", false)
 	b.embeddings = slices.Concat(debertaEmbeddings(c, b, narrow), debertaShared(c, b, relative))
+	if relative {
+		b.PositionTerms = slices.DeleteFunc(c.words("pos_att_type"), func(term string) bool { return term != "c2p" && term != "p2c" })
+	}
 	attention := encoderAttention("query_proj", "key_proj", "value_proj", h)
 	if relative && !c.flag("share_att_key", false) {
 		kinds := c.words("pos_att_type")

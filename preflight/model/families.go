@@ -3,7 +3,7 @@ package model
 // family is one row of the table of architectures: how a model_type's config becomes weights.
 //
 // To add an architecture: if it is a decoder like Llama, add a row to decoders.go; otherwise write a function that returns its
-// blueprint (gpt_neox.go is a short example). Then add a row here, put a config with its exact count into testdata/configs, and run
+// blueprint (gpt_neox.go is a short example). Then add a row here, put a config with its exact count into known, and run
 // testdata/count.py over it so that every tensor's name and size is compared with transformers' own.
 type family struct {
 	modelType string

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,20 +17,35 @@ var hubName = regexp.MustCompile(`^[A-Za-z0-9_][\w.-]*(?:/[A-Za-z0-9_][\w.-]*)?$
 // commitHash is the name of a snapshot's folder.
 var commitHash = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
-// FindCached finds the folder of a hub name such as "meta-llama/Llama-3.1-8B" in Hugging Face's local cache, so that Load can read it.
-// It never touches the network and never takes another revision than the one asked for ("" is main). getenv gives the
-// environment of the training command. The error says where it looked; it is fs.ErrNotExist when the model is not cached.
-func FindCached(name, revision string, getenv func(string) string) (string, error) {
-	if !hubName.MatchString(name) || strings.Contains(name, "..") || strings.Contains(name, "--") {
-		return "", fmt.Errorf("%q is neither a folder nor a hub name such as org/name: give --model DIR, or the number of parameters with --params", name)
+// A HubModel names a model, or an adapter, on a Hugging Face hub.
+type HubModel struct {
+	Name     string // "meta-llama/Llama-3.1-8B"
+	Revision string // branch, tag or commit; "" is main
+}
+
+// check refuses names and revisions that are none, and fills in the default revision.
+func (m HubModel) check() (HubModel, error) {
+	if !hubName.MatchString(m.Name) || strings.Contains(m.Name, "..") || strings.Contains(m.Name, "--") {
+		return m, fmt.Errorf("%q is neither a folder nor a hub name such as org/name: give --model DIR, or the number of parameters with --params", m.Name)
 	}
-	if revision == "" {
-		revision = "main"
+	m.Revision = cmp.Or(m.Revision, mainRevision)
+	if !filepath.IsLocal(m.Revision) {
+		return m, fmt.Errorf("model %q: revision %q is not the name of a branch, tag or commit", m.Name, m.Revision)
 	}
-	if !filepath.IsLocal(revision) {
-		return "", fmt.Errorf("model %q: revision %q is not the name of a branch, tag or commit", name, revision)
+	return m, nil
+}
+
+const mainRevision = "main"
+
+// FindCached finds the folder of a model in Hugging Face's local cache, so that Load can read it. It never touches the network and
+// never takes another revision than the one asked for. cacheDir is the cache_dir that the training passes on ("": none), getenv its
+// environment. The error says where it looked; it is fs.ErrNotExist when the model is not cached.
+func FindCached(m HubModel, cacheDir string, getenv func(string) string) (string, error) {
+	m, err := m.check()
+	if err != nil {
+		return "", err
 	}
-	cache := hubCache(getenv)
+	name, revision, cache := m.Name, m.Revision, cmp.Or(cacheDir, hubCache(getenv))
 	folder := filepath.Join(cache, "models--"+strings.ReplaceAll(name, "/", "--"))
 	commit := revision
 	if !commitHash.MatchString(revision) {
@@ -43,11 +59,22 @@ func FindCached(name, revision string, getenv func(string) string) (string, erro
 				name, filepath.Join(folder, "refs", revision))
 		}
 	}
+	if _, err := os.Stat(filepath.Join(folder, ".no_exist", commit, "config.json")); err == nil && !hasFile(filepath.Join(folder, "snapshots", commit), adapterFile) {
+		return "", fmt.Errorf("model %q (revision %s): the hub has no config.json for it, says the Hugging Face cache %s: give --model DIR or --params 7B", name, revision, cache)
+	}
 	snapshot := filepath.Join(folder, "snapshots", commit)
-	if _, err := os.Stat(filepath.Join(snapshot, "config.json")); err != nil {
+	if _, err := os.Stat(filepath.Join(snapshot, "config.json")); err != nil && !hasFile(snapshot, adapterFile) {
 		return "", notCached(name, revision, cache, err)
 	}
 	return snapshot, nil
+}
+
+// adapterFile says, instead of a config.json, that a folder holds an adapter.
+const adapterFile = "adapter_config.json"
+
+func hasFile(folder, name string) bool {
+	_, err := os.Stat(filepath.Join(folder, name))
+	return err == nil
 }
 
 func notCached(name, revision, cache string, err error) error {

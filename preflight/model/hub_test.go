@@ -29,7 +29,7 @@ func TestFindCached(t *testing.T) {
 	}
 	for _, env := range environments {
 		for _, revision := range []string{"", "main", commit} {
-			dir, err := FindCached("org/tiny", revision, func(name string) string { return env[name] })
+			dir, err := FindCached(HubModel{"org/tiny", revision}, "", func(name string) string { return env[name] })
 			if err != nil {
 				t.Errorf("%v %q: %v", env, revision, err)
 				continue
@@ -53,7 +53,7 @@ func TestFindCached(t *testing.T) {
 		{"../tiny", "", "neither a folder nor a hub name", false},
 		{"a/b/c", "", "neither a folder nor a hub name", false},
 	} {
-		_, err := FindCached(test.name, test.revision, getenv)
+		_, err := FindCached(HubModel{test.name, test.revision}, "", getenv)
 		if err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, fs.ErrNotExist) != test.missing {
 			t.Errorf("%s@%s: %v, want an error that says %q (missing: %v)", test.name, test.revision, err, test.want, test.missing)
 		}

@@ -103,10 +103,13 @@ func (a *Architecture) LoRAParameters(r int, targets []string, dora bool) (int64
 }
 
 // defaultTargets are PEFT's for the model_type, or nil.
-func (a *Architecture) defaultTargets() []string {
+func (a *Architecture) defaultTargets() []string { return DefaultLoRATargets(a.Type) }
+
+// DefaultLoRATargets are the modules that PEFT adapts in a model of a model_type when none are named; nil when it has no default.
+func DefaultLoRATargets(modelType string) []string {
 	for _, f := range families {
-		if f.modelType == a.Type {
-			return f.lora
+		if f.modelType == modelType {
+			return slices.Clone(f.lora)
 		}
 	}
 	return nil

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// published reads a published model from testdata/configs.
+// published reads a published model from the built-in table.
 func published(t testing.TB, file string) *Architecture {
 	t.Helper()
 	var model struct{ Config jsonText }
-	readJSON(t, "testdata/configs/"+file, &model)
+	readJSON(t, "known/"+file, &model)
 	a, err := Parse(model.Config, file)
 	if err != nil {
 		t.Fatal(err)

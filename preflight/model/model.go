@@ -65,7 +65,9 @@ type Architecture struct {
 	Name   string // directory, file or hub name as the user wrote it
 	Type   string // model_type; "" when only the parameter count is known
 	Source string // file that was read, or "flag --params"
-	Class  string // transformers class whose weights are counted: "LlamaForCausalLM"; "" when only the parameter count is known
+	// TextType is the model_type of the text model inside a multimodal one; "" elsewhere.
+	TextType string
+	Class    string // transformers class whose weights are counted: "LlamaForCausalLM"; "" when only the parameter count is known
 
 	Hidden, Layers, Heads, KVHeads, HeadDim, Intermediate, Vocab, MaxPositions int64
 
@@ -101,6 +103,9 @@ type Architecture struct {
 	CrossAttention bool
 	// PositionBias: the attention scores get a learned bias [heads, query, key] that all blocks share (T5).
 	PositionBias bool
+	// PositionTerms are the products of contents with relative positions that are added to the attention scores: "c2p", "p2c"
+	// (DeBERTa); empty elsewhere.
+	PositionTerms []string
 	// Multi-head latent attention (DeepSeek V2 and V3), 0 elsewhere. Keys and values are made from a latent of KVRank, queries from
 	// one of QueryRank (0: straight from the hidden state). A query or key head is NopeDim + RopeDim = HeadDim wide, of which RopeDim
 	// is rotated (one such key part is shared by all heads); a value head is ValueDim wide. KVHeads equals Heads.
@@ -111,12 +116,14 @@ type Architecture struct {
 
 	// Dtype is torch_dtype/dtype of the config: "bf16", "fp16", "fp32", "" when absent.
 	Dtype string
-	// QuantMethod, QuantBits, QuantType, QuantDouble, QuantComputeDtype repeat a quantization_config; QuantMethod "" when absent.
+	// QuantMethod, QuantBits, QuantType, QuantDouble, QuantComputeDtype, QuantStorage repeat a quantization_config; QuantMethod "" when
+	// absent. QuantStorage is the dtype of the tensors that hold 4-bit weights ("uint8").
 	QuantMethod       string
 	QuantBits         int
 	QuantType         string
 	QuantDouble       bool
 	QuantComputeDtype string
+	QuantStorage      string
 
 	// Assumptions say, a sentence each, what the config left open and what was taken instead.
 	Assumptions []string

@@ -11,7 +11,7 @@ func gemma3Multimodal(c *config) *blueprint {
 		return gemma3.blueprint(text)
 	}
 	b := c.tower("text_config", "gemma3_text")
-	b.base = "model"
+	b.base, b.TextType = "model", b.Type
 	b.under("language_model.")
 	vision := c.tower("vision_config", "siglip_vision_model")
 	b.after(vision, "vision_tower.")
@@ -31,7 +31,7 @@ func llava(c *config) *blueprint {
 		}
 	}
 	b := c.tower("text_config", "llama")
-	b.base = "model"
+	b.base, b.TextType = "model", b.Type
 	b.under("language_model.")
 	vision := c.tower("vision_config", "clip_vision_model")
 	b.after(vision, "vision_tower.")

@@ -13,7 +13,8 @@ func (c *config) quantization(a *Architecture) {
 // storage reads the inside of quantization_config.
 func (q *config) storage(a *Architecture) {
 	a.QuantMethod = q.text("", "quant_method")
-	eight, four := q.flag("load_in_8bit", false), q.flag("load_in_4bit", false)
+	eight := q.flag("load_in_8bit", q.flag("_load_in_8bit", false)) // transformers 4.37 to 4.5x wrote both names
+	four := q.flag("load_in_4bit", q.flag("_load_in_4bit", false))
 	switch {
 	case a.QuantMethod == "bitsandbytes", a.QuantMethod == "" && (eight || four): // older configs have no quant_method
 		a.QuantMethod = "bnb"
@@ -41,6 +42,7 @@ func (q *config) bitsAndBytes(a *Architecture, eight, four bool) {
 	a.QuantBits = 4
 	a.QuantType = q.text("fp4", "bnb_4bit_quant_type")
 	a.QuantDouble = q.flag("bnb_4bit_use_double_quant", false)
+	a.QuantStorage = trimTorch(q.text("uint8", "bnb_4bit_quant_storage"))
 	stored := q.text("float32", "bnb_4bit_compute_dtype")
 	if a.QuantComputeDtype = dtypes[trimTorch(stored)]; a.QuantComputeDtype == "" {
 		q.reject("bnb_4bit_compute_dtype", "bnb_4bit_compute_dtype is %q, want float32, float16 or bfloat16", stored)

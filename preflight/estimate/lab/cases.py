@@ -70,6 +70,29 @@ YOUNG = {
                                               "decoder_attention_heads": 6, "encoder_ffn_dim": 1536, "decoder_ffn_dim": 1536, "vocab_size": 3072,
                                               "max_position_embeddings": 1024, "dropout": 0.0, "attention_dropout": 0.0,
                                               "activation_dropout": 0.0, "decoder_start_token_id": 2}),
+    "mt5": ("MT5ForConditionalGeneration", {"d_model": 384, "d_kv": 32, "d_ff": 1088, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 6,
+                                            "vocab_size": 3072, "dropout_rate": 0.0, "feed_forward_proj": "gated-gelu",
+                                            "decoder_start_token_id": 0, "pad_token_id": 0}),
+    "whisper": ("WhisperForConditionalGeneration", {"d_model": 384, "encoder_layers": 3, "decoder_layers": 2, "encoder_attention_heads": 6,
+                                                    "decoder_attention_heads": 6, "encoder_ffn_dim": 1536, "decoder_ffn_dim": 1280,
+                                                    "vocab_size": 3072, "num_mel_bins": 80, "max_source_positions": 600,
+                                                    "max_target_positions": 512, "dropout": 0.0, "decoder_start_token_id": 2, "pad_token_id": 1}),
+    "deberta-v2": ("DebertaV2ForMaskedLM", {"hidden_size": 384, "num_hidden_layers": 3, "num_attention_heads": 6, "intermediate_size": 1280,
+                                            "vocab_size": 3072, "max_position_embeddings": 512, "relative_attention": True,
+                                            "position_buckets": 256, "norm_rel_ebd": "layer_norm", "share_att_key": True,
+                                            "pos_att_type": ["p2c", "c2p"], "position_biased_input": False, "type_vocab_size": 0,
+                                            "max_relative_positions": -1, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}),
+    "clip": ("CLIPModel", {"projection_dim": 256,
+                           "text_config": {"hidden_size": 320, "intermediate_size": 1088, "num_hidden_layers": 2, "num_attention_heads": 5,
+                                           "vocab_size": 3072, "max_position_embeddings": 77},
+                           "vision_config": {"hidden_size": 384, "intermediate_size": 1280, "num_hidden_layers": 3, "num_attention_heads": 6,
+                                             "image_size": 224, "patch_size": 16, "num_channels": 3}}),
+    "llava": ("LlavaForConditionalGeneration", {"image_token_index": 1, "vision_feature_layer": -2, "vision_feature_select_strategy": "default",
+                                                "text_config": LLAMA | {"model_type": "llama"},
+                                                "vision_config": {"model_type": "clip_vision_model", "hidden_size": 384,
+                                                                  "intermediate_size": 1280, "num_hidden_layers": 4, "num_attention_heads": 6,
+                                                                  "image_size": 224, "patch_size": 14, "num_channels": 3,
+                                                                  "projection_dim": 256}}),
     "deepseek_v2": ("DeepseekV2ForCausalLM", {"hidden_size": 384, "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 6,
                                               "intermediate_size": 1280, "vocab_size": 3072, "q_lora_rank": None, "kv_lora_rank": 128,
                                               "qk_nope_head_dim": 64, "qk_rope_head_dim": 32, "v_head_dim": 64, "n_routed_experts": 8,
@@ -87,6 +110,9 @@ YOUNG = {
                                        "intermediate_size": 1792, "vocab_size": 3072, "max_position_embeddings": 1024,
                                        "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}),
 }
+
+# Sizes of a batch that such a family's images or sounds fix.
+SIZES = {"vit": {"micro_batch": 8, "seq_len": 197}, "clip": {"micro_batch": 8, "seq_len": 77}}  # patches and a class token; words
 
 # Ways of training, by what they show. "lora" names all linear modules.
 LORA = {"method": "lora", "lora_targets": "all-linear"}
@@ -153,8 +179,8 @@ def develop():
         cases += [(i, case(family, base | off, way)) for i, (off, way) in enumerate(ways_of(family, still))]
     for family, (kind, config) in YOUNG.items():
         base = {"model_type": family, "architectures": [kind]} | config
-        size = {"micro_batch": 8, "seq_len": 197} if family == "vit" else {}  # an image's patches and the class token
-        few = [way for way in WAYS[:5] if not way.get("outputs_kept")]
+        size = SIZES.get(family, {})
+        few = [way for way in WAYS[:6] if not way.get("outputs_kept")]
         cases += [(i, case(family, base, way) | size) for i, way in enumerate(few)]
     return [c for _, c in sorted(cases, key=lambda c: c[0])]  # all families first in one way, then in the next
 
@@ -175,29 +201,54 @@ def held_out():
             if way.get("method") == "lora":
                 way |= {"param_dtype": "bf16", "outputs_kept": False}
             cases.append(case(family, base | off, way, set="held-out") | {"name": f"{family} {number}: {describe(way)}"})
+    return cases + held_out_young(random.Random(1215))
+
+
+def held_out_young(chance):
+    cases = []
+    simple = [way for way in WAYS[:8] if not way.get("outputs_kept")]
+    for family, (kind, config) in YOUNG.items():
+        for number in range(3):
+            base = {"model_type": family, "architectures": [kind]} | config
+            base = grown(base, chance)
+            first, second = chance.sample(simple, 2)
+            size = {"micro_batch": chance.choice([2, 3, 5]), "seq_len": chance.choice([200, 320, 512])}
+            if family in SIZES:
+                size["seq_len"] = SIZES[family]["seq_len"]
+            way = second | first | size
+            cases.append(case(family, base, way, set="held-out") | {"name": f"{family} {number}: {describe(way)}"})
     return cases
+
+
+def grown(config, chance):
+    """A copy with every size changed, in the sections of models that have several as well."""
+    out = {key: grown(value, chance) if isinstance(value, dict) else value for key, value in config.items()}
+    grow(out, chance)
+    return out
 
 
 def grow(config, chance):
     """Changes every size that a config names."""
     heads = chance.choice([4, 8, 12])
     width = heads * chance.choice([32, 64, 96])
-    for key in ("hidden_size", "n_embd", "dim", "word_embed_proj_dim"):
+    for key in ("hidden_size", "n_embd", "dim", "word_embed_proj_dim", "d_model"):
         if key in config:
             config[key] = width
-    for key in ("num_attention_heads", "n_head", "n_heads", "num_heads"):
+    for key in ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads", "decoder_attention_heads"):
         if key in config:
             config[key] = heads
     for key in ("num_key_value_heads", "num_kv_heads"):
         if config.get(key, 1) > 1:
-            config[key] = chance.choice([2, 4, heads]) if config.get(key) != 8 else heads
-    for key in ("intermediate_size", "ffn_dim", "hidden_dim", "n_inner", "moe_intermediate_size", "shared_expert_intermediate_size"):
+            config[key] = chance.choice([2, 4, heads]) if config.get(key) != 8 and "kv_lora_rank" not in config else heads
+    for key in ("intermediate_size", "ffn_dim", "hidden_dim", "n_inner", "moe_intermediate_size", "shared_expert_intermediate_size", "d_ff",
+                "encoder_ffn_dim", "decoder_ffn_dim"):
         if key in config:
             config[key] = 32 * chance.randint(10, 60)
-    for key in ("num_hidden_layers", "n_layer", "n_layers"):
+    for key in ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers"):
         if key in config:
-            config[key] = chance.choice([2, 3, 4])
-    config["vocab_size"] = 64 * chance.randint(30, 120)
+            config[key] = chance.choice([2, 3, 4]) if "attention_types" not in config else config[key]
+    if "vocab_size" in config or "model_type" in config:
+        config["vocab_size"] = 64 * chance.randint(30, 120)
 
 
 if __name__ == "__main__":

@@ -164,6 +164,8 @@ def _attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=No
     if torch.is_autocast_enabled("cpu"):
         dtype = torch.get_autocast_dtype("cpu")
         q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+        if attn_mask is not None and attn_mask.is_floating_point():
+            attn_mask = attn_mask.to(dtype)
     if q.dtype is not torch.float32 and attn_mask is None and q.shape[-1] == v.shape[-1] <= 256:
         return _Flash.apply(q, k, v)
     if attn_mask is not None and attn_mask.dtype is torch.bool:

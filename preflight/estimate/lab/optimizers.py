@@ -60,6 +60,7 @@ def bnb(name, bits, huggingface=False):
         import bitsandbytes
 
         kwargs = {} if name == "RMSprop" else {"is_paged": False}
+        bitsandbytes.optim.GlobalOptimManager.get_instance().initialize()  # forgets the model before
         out = getattr(bitsandbytes.optim, name)(m.parameters(), lr=1e-3, optim_bits=bits, **kwargs)
         if huggingface and bits == 8:  # as Trainer.create_optimizer does for every nn.Embedding
             for i, (role, _) in enumerate(TENSORS):
@@ -70,18 +71,22 @@ def bnb(name, bits, huggingface=False):
     return make
 
 
-def low_rank(package, name, **options):
+def low_rank(package, name, options, **more):
     def make(m):
         kind = getattr(__import__(package), name)
         groups = [{"params": m.of("embedding", "head", "bias", "norm")}, {"params": m.of("linear")} | options]
-        return [kind(groups, lr=1e-3)]
+        return [kind(groups, lr=1e-3, **more)]
 
     return make
 
 
 def torchao(name):
+    """Its step is compiled, so that what it holds meanwhile is the compiler's choice: only the state is counted (COMPILED)."""
+
     def make(m):
         import torchao.optim
+
+        torch.compile = lambda f, **options: f
 
         return [getattr(torchao.optim, name)(m.parameters(), lr=1e-3, block_size=256)]
 
@@ -94,10 +99,13 @@ def adafactor(m):
     return [transformers.Adafactor(m.parameters(), lr=1e-3, scale_parameter=False, relative_step=False)]
 
 
+# Those that treat hidden matrices in a way of their own are also seen with no other gradients.
+MATRICES = ("muon", "galore_adamw", "galore_adafactor", "apollo_adamw")
+COMPILED = ("adamw_torch_8bit", "adamw_4bit")
 GALORE = {"rank": 48, "update_proj_gap": 200, "scale": 0.25, "proj_type": "std"}
 APOLLO = {"rank": 48, "update_proj_gap": 200, "scale": 1.0, "proj": "random", "proj_type": "std", "scale_type": "channel"}
 
-# name in oomguard's vocabulary -> what makes it; "hf " marks what only Trainer does.
+# name in oomguard's vocabulary -> what makes it; "hf " marks what only Trainer does, "linear " that only hidden matrices have gradients.
 OPTIMIZERS = {
     "adamw": torch_optim("AdamW", foreach=True),
     "adamw_fused": torch_optim("AdamW", fused=True),
@@ -120,12 +128,11 @@ OPTIMIZERS = {
     "ademamix": bnb("AdEMAMix", 32),
     "ademamix_8bit": bnb("AdEMAMix", 8),
     "hf ademamix_8bit": bnb("AdEMAMix", 8, huggingface=True),
-    "adamw_torchao_8bit": torchao("AdamW8bit"),
+    "adamw_torch_8bit": torchao("AdamW8bit"),
     "adamw_4bit": torchao("AdamW4bit"),
-    "galore_adamw": low_rank("galore_torch", "GaLoreAdamW", **GALORE),
-    "galore_adafactor": low_rank("galore_torch", "GaLoreAdafactor", **GALORE),
-    "galore_adamw_8bit": low_rank("galore_torch", "GaLoreAdamW8bit", **GALORE),
-    "apollo_adamw": low_rank("apollo_torch", "APOLLOAdamW", **APOLLO),
+    "galore_adamw": low_rank("galore_torch", "GaLoreAdamW", GALORE),
+    "galore_adafactor": low_rank("galore_torch", "GaLoreAdafactor", GALORE, scale_parameter=False, relative_step=False),
+    "apollo_adamw": low_rank("apollo_torch", "APOLLOAdamW", APOLLO),
 }
 
 
@@ -161,17 +168,17 @@ def state_bytes(optimizers):
     return sum(storages.values())
 
 
-def give_gradients(model):
-    for p in model.parameters():
+def give_gradients(model, roles):
+    for p in model.of(*roles) if roles else model.parameters():
         p.grad = torch.randn_like(p)
 
 
-def measure(make, dtype):
+def measure(make, dtype, roles=()):
     torch.manual_seed(0)
-    model = Holder(dtype)
     with Tracker() as tracker:
+        model = Holder(dtype)
         optimizers = make(model)
-        give_gradients(model)
+        give_gradients(model, roles)
         first = steady = 0
         for number in range(2):
             gc.collect()
@@ -190,12 +197,12 @@ def fused_into_backward(kind, dtype):
     torch.Tensor.cuda = lambda self, *a, **k: self
     import lomo_optim
 
-    model = Holder(dtype)
-    optimizer = getattr(lomo_optim, kind)(model, lr=1e-3)
-    largest = model.of("head")[0]
-    held = [t for name in ("exp_avg_sq", "exp_avg_sq_row", "exp_avg_sq_col") for t in getattr(optimizer, name, {}).values()]
-    optimizer.loss_scale, optimizer.step_num = None, 1
     with Tracker() as tracker:
+        model = Holder(dtype)
+        optimizer = getattr(lomo_optim, kind)(model, lr=1e-3)
+        largest = model.of("head")[0]
+        held = [t for name in ("exp_avg_sq", "exp_avg_sq_row", "exp_avg_sq_col") for t in getattr(optimizer, name, {}).values()]
+        optimizer.loss_scale, optimizer.step_num = None, 1
         largest.grad = torch.randn_like(largest)
         gc.collect()
         before = tracker.live
@@ -223,8 +230,8 @@ def main():
     args = parser.parse_args()
     rows = []
     makers = {n: lambda d, m=m: measure(m, d) for n, m in OPTIMIZERS.items()}
+    makers |= {f"linear {n}": lambda d, n=n: measure(OPTIMIZERS[n], d, ("linear",)) for n in MATRICES}
     makers |= {"lomo": lambda d: fused_into_backward("Lomo", d), "adalomo": lambda d: fused_into_backward("AdaLomo", d)}
-    torch._dynamo.config.disable = True
     for name, make in makers.items():
         for dtype, torch_dtype in DTYPES.items():
             try:
@@ -232,8 +239,10 @@ def main():
             except ImportError as e:
                 print(f"{name}: {e}", file=sys.stderr)
                 continue
-            plain = name.removeprefix("hf ")
-            rows.append({"optimizer": plain, "huggingface": plain != name, "param_dtype": dtype} | row)
+            mark, _, plain = name.rpartition(" ")
+            if plain in COMPILED:
+                row = {"state_bytes": row["state_bytes"]}
+            rows.append({"optimizer": plain, "huggingface": mark == "hf", "only_linear": mark == "linear", "param_dtype": dtype} | row)
     tensors = [{"role": role, "shape": shape} for role, shape in TENSORS]
     lines = ",\n".join(json.dumps(r) for r in rows)
     with open(args.out, "w", encoding="utf-8") as f:

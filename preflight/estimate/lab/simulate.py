@@ -7,7 +7,7 @@ is counted (tracker.py), and kernels behave as on CUDA (kernels.py) unless a cas
 with what was counted, in bytes: "loaded", and for a "steady" step (and the "first") the peaks of forward, backward and optimizer step and what is
 saved at the end of forward. The file names the versions that made it.
 
-One thing differs from a GPU: autograd adds up two gradients of one tensor in place there, but not with fake tensors.
+Autograd adds up two gradients of one tensor in place on a GPU, but not under a dispatch mode: tracker.py does it instead.
 """
 
 import argparse
@@ -22,6 +22,7 @@ import sys
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("TRANSFORMERS_DISABLE_TORCH_CHECK", "1")  # LLaVA counts image tokens, whose values fake tensors do not have
 
 import torch
 import transformers.masking_utils
@@ -44,6 +45,9 @@ class Case:
     lora_r: int = 8
     lora_targets: list | None = None  # None: PEFT's default
     lora_dropout: float = 0.0
+    lora_dora: bool = False
+    lora_bias: str = "none"
+    modules_to_save: list | None = None
     adapter_fp32: bool = True  # PEFT's autocast_adapter_dtype
     micro_batch: int = 2
     seq_len: int = 512
@@ -55,6 +59,7 @@ class Case:
     outputs_kept: bool = False  # the loop holds the model's output through backward
     loss: str = "default"  # or "chunked": TRL's loss over 256 tokens at a time under checkpointing
     both_steps: bool = False  # also the step before there is optimizer state
+    evaluates: bool = False  # also the peak of a forward pass without gradients between two steps: "eval"
     set: str = "develop"  # or "held-out"
 
 
@@ -97,7 +102,8 @@ def build(case):
 
         if case.checkpointing != "none":
             model.enable_input_require_grads()
-        lora = peft.LoraConfig(r=case.lora_r, target_modules=case.lora_targets, lora_dropout=case.lora_dropout)
+        lora = peft.LoraConfig(r=case.lora_r, target_modules=case.lora_targets, lora_dropout=case.lora_dropout, use_dora=case.lora_dora,
+                               bias=case.lora_bias, modules_to_save=case.modules_to_save)
         model = peft.get_peft_model(model, lora, autocast_adapter_dtype=case.adapter_fp32)
     if case.checkpointing != "none":
         checkpoint(model, case.checkpointing)
@@ -134,16 +140,29 @@ def checkpoint(model, mode):
         layer.gradient_checkpointing = i % every == 0
 
 
+def pixels(case, config):
+    """An image for every sequence."""
+    shape = case.micro_batch, config.num_channels, config.image_size, config.image_size
+    return {"pixel_values": torch.zeros(shape, dtype=DTYPES[case.param_dtype])}
+
+
 def inputs(case, model):
     """One micro-batch, as a data collator would make it."""
     config = model.config
     shape = case.micro_batch, case.seq_len
     name = case.config["architectures"][0]
-    if "pixel" in getattr(model, "main_input_name", ""):
-        size = config.image_size
-        batch = {"pixel_values": torch.zeros(case.micro_batch, config.num_channels, size, size, dtype=DTYPES[case.param_dtype])}
-        return batch | {"labels": torch.zeros(case.micro_batch, dtype=torch.long)}
-    batch = {"input_ids": torch.zeros(shape, dtype=torch.long)}
+    ids = torch.zeros(shape, dtype=torch.long)
+    if name.endswith("ForImageClassification"):
+        return pixels(case, config) | {"labels": torch.zeros(case.micro_batch, dtype=torch.long)}
+    if name == "CLIPModel":
+        return pixels(case, config.vision_config) | {"input_ids": ids, "return_loss": True}
+    if "features" in getattr(model, "main_input_name", ""):
+        frames = 2 * config.max_source_positions
+        features = torch.zeros(case.micro_batch, config.num_mel_bins, frames, dtype=DTYPES[case.param_dtype])
+        return {"input_features": features, "labels": ids}
+    batch = {"input_ids": ids}
+    if hasattr(config, "vision_config"):
+        batch |= pixels(case, config.vision_config)
     if name.endswith("ForSequenceClassification"):
         batch["labels"] = torch.zeros(case.micro_batch, dtype=torch.long)
     else:
@@ -205,6 +224,17 @@ def run_step(case, model, optimizer, batch, tracker):
     return [forward_peak, backward_peak, step_peak, saved]
 
 
+def evaluate(case, model, batch, tracker):
+    """The peak of what Trainer does for one batch of an evaluation: the loss and the logits, in training's precision."""
+    model.eval()
+    tracker.reset()
+    with torch.no_grad():
+        held = forward(case, model, batch)
+    del held
+    model.train()
+    return tracker.peak
+
+
 def simulate(case):
     tracker = Tracker(kernels.CUDA_RESULTS if case.kernels == "cuda" else None)
     behaviour = kernels.cuda_kernels() if case.kernels == "cuda" else contextlib.nullcontext()
@@ -221,6 +251,8 @@ def simulate(case):
         steps = {"first": run_step(case, model, optimizer, batch, tracker)} if case.both_steps else warm(optimizer)
         steps["steady"] = run_step(case, model, optimizer, batch, tracker)
         parameters = sum(p.numel() for n, p in model.named_parameters() if "lora_" not in n)
+        if case.evaluates:
+            steps["eval"] = evaluate(case, model, batch, tracker)
         counts = {"parameters": parameters, "trainable_parameters": sum(p.numel() for p in trained)}
     return counts | {"loaded": loaded} | steps
 

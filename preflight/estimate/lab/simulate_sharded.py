@@ -23,6 +23,7 @@ import sys
 import simulate
 import torch
 import torch.distributed as dist
+import torch.distributed.tensor.parallel
 from simulate import DTYPES, OPTIMIZERS, Case
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -107,7 +108,7 @@ def wrap_fsdp1(case, model, mesh):
         backward_prefetch={"pre": fsdp.BackwardPrefetch.BACKWARD_PRE, "post": fsdp.BackwardPrefetch.BACKWARD_POST, "none": None}[case.prefetch],
         cpu_offload=fsdp.CPUOffload(case.offload),
         device_id=torch.device("cpu"),
-        use_orig_params=True,
+        use_orig_params=case.reshard is not False,  # with SHARD_GRAD_OP, it looks at storages that fake tensors do not have
     )
 
 
@@ -128,7 +129,8 @@ def wrap_fsdp2(case, model, mesh):
 
 
 def wrap_tp(case, model, mesh):
-    """transformers' own plan for Llama-like layers, without sequence parallelism."""
+    """torchtitan's plan without sequence parallelism: layers, embedding and head are split, and the loss works on split logits."""
+    from torch.distributed.tensor import Replicate
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
     split = {
@@ -138,7 +140,8 @@ def wrap_tp(case, model, mesh):
     }
     for layer in layers_of(model):
         parallelize_module(layer, mesh, split)
-    return model
+    ends = {"model.embed_tokens": RowwiseParallel(input_layouts=Replicate()), "lm_head": ColwiseParallel(use_local_output=False)}
+    return parallelize_module(model, mesh, ends)
 
 
 WRAPPERS = {"ddp": wrap_ddp, "fsdp1": wrap_fsdp1, "fsdp2": wrap_fsdp2, "tp": wrap_tp}
@@ -187,10 +190,13 @@ def simulate_rank(case):
     mesh = dist.init_device_mesh("cpu", (case.ranks,))
     tracker = ResizingTracker(kernels.CUDA_RESULTS)
     model = simulate.build(case)
-    with kernels.cuda_kernels(), FakeTensorMode(allow_non_fake_inputs=True), tracker:
-        simulate.materialise(model)
+    # DDP's reducer looks at what it is given, in C++: it needs tensors with values.
+    tensors = contextlib.nullcontext() if case.sharding == "ddp" else FakeTensorMode(allow_non_fake_inputs=True)
+    split_loss = dist.tensor.parallel.loss_parallel() if case.sharding == "tp" else contextlib.nullcontext()
+    with kernels.cuda_kernels(), tensors, tracker, split_loss:
         parameters = sum(p.numel() for p in model.parameters())
         config = model.config
+        simulate.materialise(model)
         model = WRAPPERS[case.sharding](case, model, mesh)
         gc.collect()
         loaded = tracker.live
@@ -200,3 +206,94 @@ def simulate_rank(case):
         steps = {name: run_step(case, model, optimizer, batch, tracker) for name in ("first", "steady")}
     dist.destroy_process_group()
     return {"parameters": parameters, "loaded": loaded} | steps
+
+
+LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 512, "num_hidden_layers": 6, "num_attention_heads": 8,
+         "num_key_value_heads": 4, "intermediate_size": 1408, "vocab_size": 4096, "max_position_embeddings": 2048}
+GPT2 = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": 448, "n_layer": 5, "n_head": 7, "vocab_size": 5120, "n_positions": 1024,
+        "n_ctx": 1024, "attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
+QWEN2 = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 640, "num_hidden_layers": 4, "num_attention_heads": 10,
+         "num_key_value_heads": 2, "intermediate_size": 1920, "vocab_size": 6144, "max_position_embeddings": 2048, "tie_word_embeddings": True}
+MODELS = {"llama": LLAMA, "gpt2": GPT2, "qwen2": QWEN2}
+
+TRAINER = {"reduce_dtype": "bf16"}  # accelerate reduces in the dtype of computation
+
+# What a wrapper's users change, beside the model, the precision and the number of ranks.
+VARIANTS = {
+    "ddp": [{}, {"bucket_view": True}, {"bucket_mb": 1}, {"static_graph": True}, {"checkpointing": "full"}, {"grad_accum": 2, "no_sync": True},
+            {"grad_accum": 2}, {"bucket_view": True, "grad_accum": 2, "no_sync": True}],
+    "fsdp1": [{}, {"reshard": False}, {"prefetch": "post"}, {"prefetch": "none"}, {"checkpointing": "full"}, TRAINER | {"grad_accum": 2, "no_sync": True},
+              {"grad_accum": 2}, {"wrap": "whole"}, TRAINER],
+    "fsdp2": [{}, {"reshard": True}, {"reshard": False}, {"checkpointing": "full"}, TRAINER | {"grad_accum": 2, "no_sync": True}, {"grad_accum": 2},
+              {"wrap": "whole"}, TRAINER, TRAINER | {"autocast": True}],
+    "tp": [{}, {"checkpointing": "full"}],
+}
+
+
+# A batch whose activations outweigh what is gathered, and one whose do not.
+BATCHES = {"large": {"micro_batch": 2, "seq_len": 256}, "small": {"micro_batch": 1, "seq_len": 48}}
+
+
+def cases():
+    """The plain wrapper for every model, precision and batch, on 2, 4 or 8 ranks; and every variant thrice."""
+    out = []
+
+    def add(kind, model, precision, batch, ranks, settings, variant=True):
+        mixed = precision == "mixed"
+        if not mixed:
+            settings = {k: v for k, v in settings.items() if k not in ("autocast", "reduce_dtype")}
+        if kind == "tp" and model != "llama" or not settings and variant:
+            return
+        if kind == "ddp" and model == "gpt2" and precision == "bf16":
+            return  # real tensors (see simulate_rank): CUDA's LayerNorm keeps fp32 statistics, the CPU's backward wants 16-bit ones
+        if kind in ("ddp", "tp"):
+            ranks = 2
+        case = {"sharding": kind, "config": MODELS[model], "ranks": ranks, "param_dtype": "bf16" if precision == "bf16" else "fp32"}
+        if mixed:
+            case["autocast" if kind in ("ddp", "tp") else "mixed"] = True
+        words = [f"{k}={v}" for k, v in settings.items()]
+        case["name"] = " ".join([kind, model, precision, batch, f"ranks={ranks}", *words])
+        out.append(case | BATCHES[batch] | settings)
+
+    for kind, variants in VARIANTS.items():
+        for i, model in enumerate(MODELS):
+            for j, precision in enumerate(("mixed", "bf16", "fp32")):
+                for batch in BATCHES:
+                    add(kind, model, precision, batch, (2, 4, 8)[(i + j) % 3], {}, variant=False)
+        for settings in variants[1:]:
+            for model, precision, batch, ranks in (("llama", "mixed", "small", 4), ("qwen2", "bf16", "large", 2), ("gpt2", "mixed", "small", 8)):
+                add(kind, model, precision, batch, ranks, settings)
+    return out
+
+
+def attempt(case):
+    simulate.read_no_values()
+    try:
+        return case | simulate_rank(ShardedCase(**case))
+    except Exception as e:  # one case that a version cannot wrap must not cost the others
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        return case | {"error": f"{type(e).__name__}: {e}"}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", required=True, help="file to write")
+    parser.add_argument("--match", default="", help="only cases whose name has this text")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
+    args = parser.parse_args()
+    done, failed = [], 0
+    with concurrent.futures.ProcessPoolExecutor(args.jobs, multiprocessing.get_context("spawn")) as pool:
+        for case in pool.map(attempt, [c for c in cases() if args.match in c["name"]]):
+            if "error" in case:
+                failed += 1
+                print(f"{case['name']}: {case['error']}", file=sys.stderr, flush=True)
+                continue
+            done.append(case)
+            simulate.write(args.out, done)
+    print(f"{len(done)} cases, {failed} failed", file=sys.stderr)
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

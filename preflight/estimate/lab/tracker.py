@@ -7,10 +7,23 @@ runs is not seen, except where `kernels.py` says otherwise.
 import weakref
 
 import torch
+from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 BLOCK = 512  # c10/cuda/CUDACachingAllocator.cpp: kMinBlockSize
+
+
+def _accumulates(func, args):
+    """Whether autograd adds a second gradient of a tensor to one that nothing else holds. It does so in place, but not while a dispatch
+    mode watches (torch/csrc/autograd/input_buffer.cpp: can_accumulate_inplace). A gradient that is a view keeps its base, and with it a
+    second holder of the storage. In here an unshared tensor has four references and its storage two: autograd's, and those of this call."""
+    if func is not torch.ops.aten.add.Tensor or torch.is_grad_enabled() or torch._C._current_autograd_node() is None or len(args) != 2:
+        return False
+    old, new = args
+    if not isinstance(new, torch.Tensor) or old.dtype != new.dtype or old.shape != new.shape:
+        return False
+    return old._use_count() <= 4 and torch._C._storage_Use_Count(old.untyped_storage()._cdata) <= 2
 
 
 class Tracker(TorchDispatchMode):
@@ -26,6 +39,8 @@ class Tracker(TorchDispatchMode):
         self._size = {}
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if self._replace and _accumulates(func, args):
+            return torch.ops.aten.add_.Tensor(*args)
         out = func(*args, **(kwargs or {}))
         if func in self._replace:
             out = self._replace[func](out)
@@ -36,6 +51,8 @@ class Tracker(TorchDispatchMode):
 
     def follow(self, tensor):
         """Counts the tensor's storage if it is new. Host scalars (zero dimensions on a CPU) count as well: 512 bytes."""
+        if isinstance(tensor, DTensor):  # a name for a tensor of which this rank holds a part
+            tensor = tensor._local_tensor
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self._known and self._known[key]() is not None:

@@ -14,14 +14,21 @@ import (
 
 // A Node is one value of a JSON document that knows where it stood. Methods of a nil node report absence.
 type Node struct {
-	Value any    // map[string]*Node, []*Node, string, json.Number, bool or nil
+	Value any    // map[string]*Node, []*Node, string, json.Number, bool, Unresolved or nil
 	Path  string // dotted keys: "zero_optimization.stage"
 	File  string // as the user named it
 	Line  int
+	// Source is where the value came from when no line of a file gave it: "command line a.b=3". "" otherwise.
+	Source string
+	// Raw is a scalar as it was written; "" for JSON. It tells YAML's unquoted NO, which is a boolean, from false.
+	Raw string
 }
 
-// Origin is the file and line of the value.
+// Origin is the file and line of the value, or its other source.
 func (n *Node) Origin() string {
+	if n.Source != "" {
+		return n.Source
+	}
 	return n.File + ":" + strconv.Itoa(n.Line)
 }
 
@@ -151,4 +158,22 @@ func ParseBool(word string) (value, ok bool) {
 		return false, true
 	}
 	return false, false
+}
+
+// Fields are the values of an object by key; ok is false for anything else.
+func (n *Node) Fields() (fields map[string]*Node, ok bool) {
+	if n == nil {
+		return nil, false
+	}
+	fields, ok = n.Value.(map[string]*Node)
+	return fields, ok
+}
+
+// Items are the values of a list; ok is false for anything else.
+func (n *Node) Items() (items []*Node, ok bool) {
+	if n == nil {
+		return nil, false
+	}
+	items, ok = n.Value.([]*Node)
+	return items, ok
 }

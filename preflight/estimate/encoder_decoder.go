@@ -1,0 +1,150 @@
+package estimate
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Models of two stacks: an encoder of text, images or sound in front of the layers that write text.
+
+// textEncoders read as many tokens as the decoder writes; other encoders read the patches or frames that their configuration fixes.
+var textEncoders = []string{"t5", "mt5", "umt5", "bart", "mbart"}
+
+// stack is the rank as one of its two stacks sees it: its own layers, sizes and sequence.
+func (r *rank) stack(encoder bool) *rank {
+	s := *r.scenario
+	own := *r
+	own.scenario, own.whole = &s, r
+	own.base = slices.DeleteFunc(slices.Clone(r.base), func(w weight) bool { return w.unit == layerUnit && w.encoder != encoder })
+	behind := min(r.arch.Encoder.Layers, r.layers)
+	own.layers = behind
+	if !encoder {
+		own.layers = r.layers - behind
+		return &own
+	}
+	arch := *r.arch.Encoder
+	arch.Type, arch.TextType = cmp.Or(arch.Type, r.arch.Type), ""
+	s.arch, s.seq = &arch, r.encoderSequence()
+	return &own
+}
+
+// encoderSequence is how many positions the encoder puts out for one sample.
+func (r *rank) encoderSequence() int64 {
+	if n := r.arch.Encoder.MaxPositions; n > 0 && !slices.Contains(textEncoders, r.arch.Type) {
+		return n
+	}
+	return r.seq
+}
+
+// encoderTape is the activations of the stack in front, with what leads into it and its last norm.
+func (r *rank) encoderTape() *tape {
+	e := r.stack(true)
+	b := e.block()
+	g := b.layer()
+	t := b.tapeOf(g)
+	e.applyCheckpointing(&t)
+	if t.checkpointed > 0 {
+		t.trailing = g.working()
+	}
+	input := g.input.bytes()
+	if slices.ContainsFunc(r.base, encoderNorm) {
+		end := b.encoderEnding()
+		t.final = saved(end.steps())
+	}
+	if r.arch.CrossAttention {
+		t.final += input // what cross-attention reads, kept once for all layers
+		t.output = input
+	}
+	if slices.ContainsFunc(r.base, encoderEmbeddingNorm) {
+		t.outside += input + 8*b.tokens
+	}
+	t.outside += b.biasBytes(t.checkpointed > 0)
+	return &t
+}
+
+// encoderNorm finds the norm after an encoder's layers: T5's, Whisper's and those of vision towers.
+func encoderNorm(w weight) bool {
+	names := []string{"encoder.final_layer_norm", "encoder.layer_norm", "model.encoder.layer_norm"}
+	return w.unit == embeddingUnit && slices.Contains(names, w.Path)
+}
+
+func encoderEmbeddingNorm(w weight) bool {
+	return w.unit == embeddingUnit && (w.Module == "pre_layrnorm" || w.Path == "model.encoder.layernorm_embedding")
+}
+
+func (b *block) encoderEnding() *graph {
+	width := b.output.width
+	b.graph = newGraph(b.tokens*b.h, width)
+	b.output = b.norm(b.input, b.h)
+	return b.graph
+}
+
+// biasBytes is what T5's relative positions leave behind: the int64 bucket of every pair of positions, which its embedding keeps; and
+// the bias of attention across the stacks, zeros, where fused attention takes them for a mask. Checkpointed layers keep both biases as
+// their arguments, and the first makes the buckets anew.
+func (b *block) biasBytes(checkpointed bool) int64 {
+	if !b.arch.PositionBias {
+		return 0
+	}
+	across := b.crossBias()
+	switch {
+	case checkpointed:
+		return b.ownBias() + across
+	case b.kind == "sdpa":
+		return 8*b.seq*b.seq + across
+	}
+	return 8 * b.seq * b.seq
+}
+
+// ownBias is T5's bias of a stack's own attention.
+func (b *block) ownBias() int64 { return b.w * b.heads * b.seq * b.seq }
+
+// crossBias is the bias of attention to the encoder.
+func (b *block) crossBias() int64 {
+	if !b.arch.CrossAttention {
+		return 0
+	}
+	return b.w * b.heads * b.seq * b.encoderSequence()
+}
+
+// pendingBias is the gradients of T5's position biases, which wait for all layers of a stack. The zeros get one if layers are
+// checkpointed (T5Attention.forward).
+func (b *block) pendingBias(checkpointed bool) int64 {
+	if !b.arch.PositionBias {
+		return 0
+	}
+	if checkpointed {
+		return b.ownBias() + b.crossBias()
+	}
+	return b.ownBias()
+}
+
+// attendEncoder is attention from a decoder's tokens to what the encoder put out.
+func (b *block) attendEncoder(x *tensor) *tensor {
+	tokens := b.tokens
+	b.keys = b.encoderSequence()
+	if b.shared == nil {
+		b.shared = &tensor{n: b.batch * b.keys * b.h, width: b.stream}
+	}
+	q := b.linear(x, b.q, b.present(crossed(qModules)...)...)
+	b.tokens = b.batch * b.keys
+	k := b.linear(b.shared, b.kv, b.present(crossed(kModules)...)...)
+	v := b.linear(b.shared, b.kv, b.present(crossed(vModules)...)...)
+	b.tokens = tokens
+	out := b.core(q, k, v)
+	b.keys = 0
+	y := b.dropout(b.linear(out, b.h, b.present(crossed(outModules)...)...), b.arch.HiddenDropout)
+	b.hold(x)
+	return y
+}
+
+// crossed are the same modules in the attention to the encoder.
+func crossed(names []string) []string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = crossPrefix + n
+	}
+	return out
+}
+
+const crossPrefix = "cross."

@@ -1,0 +1,112 @@
+package estimate
+
+import (
+	"strings"
+
+	"oomguard/preflight/model"
+)
+
+// What stands in front of the layers: the batch, and what embeddings keep.
+
+// batchBytes is the tensors of a micro-batch, which a training loop holds through the optimizer's step: ids and labels (int64), pixels,
+// spectrograms.
+func (b *block) batchBytes() int64 {
+	width := b.w
+	if b.trainable {
+		width = b.precision.param
+	}
+	return 16*b.tokens + width*b.features()
+}
+
+// features counts the numbers that the first convolution reads: pixels in patches, or frames of a spectrogram, of which two make a
+// position (Whisper).
+func (b *block) features() int64 {
+	for _, w := range b.base {
+		if w.unit != embeddingUnit {
+			continue
+		}
+		samples := b.batch * b.frames()
+		switch len(w.Shape) {
+		case 4:
+			return samples * w.elements / max(w.Shape[0], 1)
+		case 3:
+			if w.Module == "conv1" {
+				return 2 * samples * w.Shape[1]
+			}
+		}
+	}
+	return 0
+}
+
+// frames is the positions that images or sounds take.
+func (b *block) frames() int64 {
+	if b.arch.Encoder != nil && !b.encoderStack() {
+		return b.encoderSequence()
+	}
+	return b.seq
+}
+
+// embedded is what the way from the batch to the first layer keeps.
+func (b *block) embedded(checkpointed bool) int64 {
+	var sum int64
+	if b.autocast {
+		sum += b.c * b.features() // as the convolution reads them
+	}
+	sum += b.convolutions()
+	if !b.frozenEmbeddings() || checkpointed { // checkpointed layers need inputs that require a gradient (enable_input_require_grads)
+		sum += b.embeddingNorm()
+	}
+	if b.arch.EmbeddingDropout > 0 {
+		sum += b.dropoutMask(b.h*b.tokens, b.stream)
+	}
+	if b.quirk.noRotary {
+		sum += 8 * b.seq // position ids
+	}
+	if d := b.distances(); d > 0 {
+		sum += b.c * d * b.h
+	}
+	return sum
+}
+
+// convolutions is what Whisper's two keep besides the spectrogram: what each puts out, and the first one's after its GELU.
+func (b *block) convolutions() int64 {
+	for _, w := range b.base {
+		if w.unit == embeddingUnit && w.Module == "conv2" && len(w.Shape) == 3 {
+			return 5 * b.c * b.batch * b.frames() * w.Shape[0]
+		}
+	}
+	return 0
+}
+
+// embeddingNorm is the embeddings' own norm: its input and two statistics a row.
+func (b *block) embeddingNorm() int64 {
+	width := b.stream
+	if b.autocast {
+		width = 4
+	}
+	for _, w := range b.base {
+		if w.unit == embeddingUnit && w.Role == model.Norm && !strings.Contains(w.Path, "encoder.LayerNorm") && (b.arch.Encoder == nil || strings.Contains(w.Path, "decoder.")) {
+			return b.tokens * (width*w.elements + 8)
+		}
+	}
+	return 0
+}
+
+// maskBytes is the mask of attention, which checkpointed layers keep as their argument: booleans for fused attention, else numbers that
+// are added to the scores. Gemma 2 and 3 have another one for layers with a window.
+func (b *block) maskBytes() int64 {
+	masks := int64(1)
+	if b.quirk.twoMasks {
+		masks = 2
+	}
+	entries := masks * b.batch * b.seq * b.seq
+	switch {
+	case len(b.arch.PositionTerms) > 0: // DeBERTa's is fp32, and distances between positions go with it, int64
+		return 4*entries + 8*b.seq*b.seq
+	case b.eager() && (b.arch.Causal || b.padded()):
+		return b.stream * entries
+	case b.kind == "sdpa" && b.padded():
+		return entries
+	}
+	return 0
+}

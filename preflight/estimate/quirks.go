@@ -1,0 +1,94 @@
+package estimate
+
+import (
+	"cmp"
+
+	"oomguard/preflight/model"
+)
+
+// A quirk is where a model type's code in transformers departs from the common layer.
+type quirk struct {
+	softmax16     bool  // eager softmax in the dtype of the scores instead of fp32
+	wideProbs     bool  // under autocast its fp32 result stays as it is until the product with v, dropout included
+	scores32      bool  // eager scores computed in fp32
+	noRotary      bool  // no rotary embedding: nothing of it is kept
+	bothOrders    bool  // q and k come out of the rotation in another memory order, so that attention's output is copied
+	expandsHeads  bool  // several shared key and value heads are repeated for every attention implementation
+	eagerOnly     bool  // there is no fused attention
+	norm32        bool  // the norm works in fp32 from beginning to end
+	scalesInput   bool  // RMSNorm multiplies its 16-bit input by the fp32 root instead of the fp32 copy
+	pythonNorm    bool  // LayerNorm written in Python
+	normAfter     bool  // attention and MLP are normalised at their output, before the residual addition
+	rotary32      bool  // the rotation is computed in fp32
+	twoMasks      bool  // layers with and without a window have a mask of their own
+	alibi32       bool  // ALiBi's fp32 biases widen the scores
+	weights16     bool  // the experts' weights are cast to the dtype of the router's scores
+	sharedFirst   bool  // the shared expert works before the routed ones
+	router32      bool  // the router works in fp32
+	namesScores   bool  // the scores before the mask have a variable of their own
+	returnsScores bool  // blocks hand out the attention weights, which live on through the next block
+	pythonGelu    bool  // an autograd function in Python that keeps its input and needs room to differentiate
+	copiesHeads   bool  // v is copied out of the fused tensor
+	alwaysMasked  bool  // fused attention gets an explicit mask in any case
+	viewsWeights  bool  // matrix products see a transposed view of the weight, which autocast does not cache
+	maskBuffers   int64 // causal masks [positions, positions] of a byte each that the model holds: one, or one a layer (perLayer)
+}
+
+const perLayer = -1
+
+var quirks = map[string]quirk{
+	"gpt2":                {softmax16: true, noRotary: true},
+	"gpt_bigcode":         {noRotary: true, maskBuffers: 1},
+	"opt":                 {noRotary: true},
+	"bloom":               {noRotary: true, eagerOnly: true, namesScores: true, returnsScores: true, pythonGelu: true},
+	"bert":                {softmax16: true, wideProbs: true, noRotary: true},
+	"roberta":             {softmax16: true, wideProbs: true, noRotary: true},
+	"distilbert":          {softmax16: true, wideProbs: true, noRotary: true},
+	"gpt_neo":             {noRotary: true, eagerOnly: true, scores32: true, returnsScores: true, maskBuffers: perLayer},
+	"bart":                {softmax16: true, wideProbs: true, noRotary: true},
+	"mbart":               {softmax16: true, wideProbs: true, noRotary: true},
+	"t5":                  {softmax16: true, wideProbs: true, noRotary: true, scalesInput: true},
+	"mt5":                 {softmax16: true, wideProbs: true, noRotary: true, scalesInput: true},
+	"umt5":                {softmax16: true, wideProbs: true, noRotary: true, scalesInput: true},
+	"whisper":             {softmax16: true, wideProbs: true, noRotary: true, bothOrders: true},
+	"vit":                 {noRotary: true},
+	"clip":                {noRotary: true},
+	"clip_text_model":     {noRotary: true},
+	"clip_vision_model":   {noRotary: true},
+	"siglip_vision_model": {noRotary: true},
+	"electra":             {softmax16: true, wideProbs: true, noRotary: true},
+	"deberta-v2":          {softmax16: true, wideProbs: true, eagerOnly: true, noRotary: true},
+	"mpt":                 {noRotary: true, eagerOnly: true, returnsScores: true, alibi32: true},
+	"deepseek_v2":         {router32: true},
+	"deepseek_v3":         {router32: true},
+	"gemma2":              {twoMasks: true},
+	"gemma3_text":         {twoMasks: true},
+	"gemma3":              {twoMasks: true},
+	"qwen2_moe":           {weights16: true, sharedFirst: true},
+	"qwen3_moe":           {weights16: true},
+	"olmoe":               {weights16: true},
+	"gpt_neox":            {bothOrders: true},
+	"falcon":              {softmax16: true, wideProbs: true, expandsHeads: true, copiesHeads: true, alwaysMasked: true, viewsWeights: true},
+	"phi":                 {bothOrders: true},
+	"stablelm":            {bothOrders: true},
+	"chatglm":             {bothOrders: true},
+	"persimmon":           {bothOrders: true},
+	"glm":                 {bothOrders: true},
+	"gptj":                {scores32: true},
+	"phi3":                {bothOrders: true},
+	"cohere":              {pythonNorm: true, rotary32: true},
+	"olmo":                {norm32: true, rotary32: true},
+	"olmo2":               {norm32: true, normAfter: true, rotary32: true},
+}
+
+// quirkOf is that of a model's text, where it also reads something else.
+func quirkOf(a *model.Architecture) quirk { return quirks[cmp.Or(a.TextType, a.Type)] }
+
+// bufferBytes is what the model holds besides its weights.
+func (r *rank) bufferBytes() int64 {
+	n := quirkOf(r.arch).maskBuffers
+	if n == perLayer {
+		n = r.layers
+	}
+	return n * r.arch.MaxPositions * r.arch.MaxPositions
+}

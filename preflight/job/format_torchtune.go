@@ -1,0 +1,338 @@
+package job
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"oomguard/preflight/job/document"
+)
+
+// torchtune: recipes that are configured in YAML with overrides key=value (torchtune 0.6: torchtune/config/_utils.py, recipes/*.py).
+
+// torchtuneRecipes are the recipes that train, and their tasks. Their names end in where they run.
+func torchtuneRecipes() map[string]string {
+	return map[string]string{
+		"full_finetune": "sft", "lora_finetune": "sft", "qat": "sft", "qat_lora_finetune": "sft", "lora_finetune_distributed_multi_dataset": "sft", "early_exit_finetune": "sft",
+		"full_dpo": "dpo", "lora_dpo": "dpo", "ppo_full_finetune": "ppo", "grpo_full_finetune": "grpo", "async_grpo_full_finetune": "grpo", "knowledge_distillation": "kd",
+	}
+}
+
+// recipeParts splits dev/full_finetune_distributed, or a path to it, into its kind and where it runs: "distributed" or "single_device".
+func recipeParts(script string) (kind, place string) {
+	kind = strings.TrimSuffix(filepath.Base(script), ".py")
+	for _, place := range []string{"single_device", "distributed"} {
+		if before, found := strings.CutSuffix(kind, "_"+place); found {
+			return before, place
+		}
+	}
+	if strings.Contains(kind, "_distributed") {
+		place = "distributed"
+	}
+	return kind, place
+}
+
+func recogniseTorchtune(r *reader) (family, bool) {
+	kind, place := recipeParts(r.job.Script.Value)
+	task, known := torchtuneRecipes()[kind]
+	tune := r.job.Launcher.Value == "tune"
+	if !tune && (!known || place == "" || !slices.ContainsFunc(r.job.ScriptArgs, func(word string) bool { return word == "--config" || strings.HasPrefix(word, "--config=") })) {
+		return family{}, false
+	}
+	origin := kind + " is a recipe of torchtune"
+	if !known {
+		origin = "a recipe for tune run"
+	}
+	return family{framework: "torchtune", task: task, origin: origin}, true
+}
+
+func (r *reader) readTorchtune() {
+	kind, place := recipeParts(r.job.Script.Value)
+	if r.job.Launcher.Value == "tune" && place == "distributed" && !r.job.NNodes.Known && r.getenv("RANK") == "" {
+		r.fail("RuntimeError: a distributed recipe in one process; start it with tune run --nproc_per_node N "+r.job.Script.Value, "command line")
+	}
+	r.startedAlone()
+	doc := r.torchtuneConfig()
+	if doc == nil {
+		r.lost("the recipe's configuration could not be read")
+		return
+	}
+	c := &configuration{r: r, doc: doc, fallback: "default of " + r.installed("torchtune")}
+	model := "model"
+	if doc.Get("model") == nil && doc.Get("policy_model") != nil {
+		model = "policy_model"
+	}
+	if data := c.word("", "dataset._component_"); strings.HasSuffix(data.Value, ".text_completion_dataset") && r.family.task == "sft" {
+		r.job.Task = Setting[string]{Value: "pretrain", Known: true, Origin: data.Origin + ": every token of the text has a loss"}
+	}
+	r.torchtuneBatch(c, kind)
+	if every := c.find("run_val_every_n_steps"); every == nil || c.find("dataset_val") == nil {
+		r.job.EvalBatch.Offer(0, "run_val_every_n_steps and dataset_val are not both given")
+	} else {
+		r.job.EvalBatch.take(c.size(r.job.MicroBatch.Or(1), "batch_size_val"))
+	}
+	r.torchtunePrecision(c)
+	r.torchtuneMemory(c)
+	r.torchtuneParallel(c, place)
+	r.torchtuneModel(c, model)
+	r.torchtuneAdapter(c.below(model), c.word("", model+"._component_"))
+	r.optimizerClass(c.word("", "optimizer._component_", "optimizer").Or(""), c.below("optimizer"), false, c.originOf("optimizer._component_", "optimizer"))
+}
+
+// originOf is the place of the first spelling that is present.
+func (c *configuration) originOf(paths ...string) string {
+	if n := c.find(paths...); n != nil {
+		return n.Origin()
+	}
+	return c.fallback
+}
+
+// startedAlone settles the processes of a program that starts none besides its own.
+func (r *reader) startedAlone() {
+	const origin = "one process: no launcher's options are given"
+	r.job.NNodes.Offer(1, origin)
+	r.job.NProc.Offer(1, origin)
+}
+
+// torchtuneConfig reads the file of --config and lays the overrides over it; nil when that fails.
+func (r *reader) torchtuneConfig() *document.Node {
+	var name string
+	var overrides []string
+	words := r.job.ScriptArgs
+	for i := 0; i < len(words); i++ {
+		switch value, attached := strings.CutPrefix(words[i], "--config="); {
+		case words[i] == "--config" && i+1 < len(words):
+			i++
+			name = words[i]
+		case attached && r.job.Launcher.Value != "tune": // tune run looks for the word --config alone
+			name = value
+		case strings.HasPrefix(words[i], "--"):
+			r.fail("torchtune takes "+words[i]+" for an unknown option; it reads --config FILE and key=value", "command line "+words[i])
+		default:
+			overrides = append(overrides, words[i])
+		}
+	}
+	if name == "" {
+		r.fail("tune run: error: The '--config' argument is required.", "command line")
+		return nil
+	}
+	doc := r.loadDocument(r.torchtuneFile(name))
+	if doc == nil {
+		return nil
+	}
+	for _, word := range overrides {
+		if err := overrideTorchtune(doc, word); err != nil {
+			r.fail(err.Error(), "command line "+word)
+		}
+	}
+	document.Interpolate(doc, r.lookupEnv)
+	return doc
+}
+
+// torchtuneFile is the file of a configuration: a path, or a name such as llama3_1/8B_lora of one that torchtune brings along
+// (recipes/configs beside the package).
+func (r *reader) torchtuneFile(name string) string {
+	if isFile(r.path(name)) || strings.HasSuffix(name, ".yaml") {
+		return name
+	}
+	for _, folder := range sitePackages(r.job.Interpreter) {
+		if file := filepath.Join(folder, "recipes", "configs", name+".yaml"); isFile(file) {
+			return file
+		}
+	}
+	return name
+}
+
+// overrideTorchtune lays one word of the command line over the configuration by torchtune's rules: exactly one =, None is null, and
+// optimizer=X names the component.
+func overrideTorchtune(doc *document.Node, word string) error {
+	if strings.HasPrefix(word, "~") {
+		return document.Override(doc, word)
+	}
+	if strings.Count(word, "=") != 1 {
+		return fmt.Errorf("command line %s: an override has the form key=value with one =", word)
+	}
+	key, text, _ := strings.Cut(word, "=")
+	if text == "None" {
+		text = "null"
+	}
+	if !strings.Contains(key, ".") && doc.Get(key, "_component_") != nil {
+		key += "._component_"
+	}
+	return document.Set(doc, key, text, "command line "+word)
+}
+
+func (r *reader) torchtuneBatch(c *configuration, kind string) {
+	j := r.job
+	switch r.family.task {
+	case "ppo":
+		j.GradAccum.take(c.size(1, "gradient_accumulation_steps"))
+		if all, accum := c.size(0, "ppo_batch_size"), j.GradAccum; all.Value > 0 && accum.Known {
+			j.MicroBatch.Offer(max(1, all.Value/accum.Value), all.Origin+": ppo_batch_size by accumulation")
+		}
+	case "grpo":
+		j.MicroBatch.take(c.size(1, "forward_batch_size"))
+		j.GradAccum.Unknown("the recipe derives it from the number of samples; give --grad-accum")
+	default:
+		for _, key := range []string{"batch_size", "gradient_accumulation_steps"} {
+			if _, shipped := torchtuneRecipes()[kind]; shipped && c.find(key) == nil {
+				r.fail("the recipe needs "+key+", which its configuration does not give", c.doc.Origin())
+			}
+		}
+		if c.find("batch_size") != nil {
+			j.MicroBatch.take(c.size(1, "batch_size"))
+		}
+		j.GradAccum.take(c.size(1, "gradient_accumulation_steps"))
+	}
+	length := c.size(0, "tokenizer.max_seq_len", "dataset.max_seq_len")
+	packed := c.flag(false, "dataset.packed")
+	if n := c.doc.Get("dataset"); n != nil {
+		if _, several := n.Value.([]*document.Node); several {
+			packed = c.flag(false, "dataset[0].packed")
+		}
+	}
+	j.Packing.take(packed)
+	switch {
+	case length.Known && length.Value > 0:
+		j.SeqLen.take(length)
+	case length.Known && packed.Known && packed.Value:
+		r.fail("ValueError: PackedDataset requires a max_seq_len to be set on the tokenizer.", packed.Origin)
+	case length.Known:
+		j.SeqLen.Unknown("tokenizer.max_seq_len is not set: the longest text of the data decides")
+	default:
+		j.SeqLen.Unknown(length.Origin)
+	}
+}
+
+// torchtunePrecision: dtype is that of weights, gradients, optimizer state and computation at once; there is no autocast.
+func (r *reader) torchtunePrecision(c *configuration) {
+	j := r.job
+	dtype := c.word("fp32", "dtype")
+	switch {
+	case !dtype.Known:
+	case dtype.Value == "fp16":
+		r.fail("ValueError: full fp16 training is not supported with this recipe; use bf16 or fp32", dtype.Origin)
+	case dtype.Value != "bf16" && dtype.Value != "fp32" && dtype.Value != "fp64":
+		r.fail("ValueError: dtype "+dtype.Value+" must be one of fp16, bf16, fp32, fp64", dtype.Origin)
+	}
+	j.ParamDtype.take(dtype)
+	r.load.take(dtype)
+	if eight := c.flag(false, "enable_fp8_training"); eight.Value {
+		j.Precision.Offer("fp8", eight.Origin)
+	}
+	j.Precision.take(dtype)
+	j.MasterFP32.Offer(false, "torchtune keeps no second copy of the weights")
+}
+
+// torchtuneMemory reads checkpointing, offloading, the loss and the step within backward.
+func (r *reader) torchtuneMemory(c *configuration) {
+	j := r.job
+	full, mode := c.flag(false, "enable_activation_checkpointing"), c.word("", "ac_mode")
+	offload := c.flag(false, "enable_activation_offloading")
+	switch {
+	case !full.Known:
+		j.Checkpointing.Unknown(full.Origin)
+	case full.Value && mode.Value == "": // with ac_mode beside it neither of the two branches runs
+		j.Checkpointing.Offer("full", full.Origin)
+	case !full.Value && mode.Value == "full":
+		j.Checkpointing.Offer("full", mode.Origin)
+	case !full.Value && mode.Value == "selective":
+		kind := "selective"
+		if every := c.word("", "ac_option"); every.Known && every.Value != "" && every.Value != "op" {
+			kind += ":" + every.Value
+		}
+		j.Checkpointing.Offer(kind, mode.Origin)
+	default:
+		j.Checkpointing.Offer("none", full.Origin)
+	}
+	if offload.Value && !full.Value {
+		r.fail("RuntimeError: enable_activation_offloading should only be True when enable_activation_checkpointing is True", offload.Origin)
+	}
+	j.ActivationOffload.take(offload)
+	loss := c.word("", "loss._component_", "loss")
+	switch name := loss.Value; {
+	case strings.HasSuffix(name, "LinearCrossEntropyLoss"), strings.HasSuffix(name, "ChunkedOutputLoss"):
+		j.FusedLoss.Offer("chunked", loss.Origin)
+	case name != "":
+		j.FusedLoss.Offer("none", loss.Origin)
+	}
+	j.Attention.Offer("sdpa", "torchtune's own models (flex_attention for packed rows where the GPU has it)")
+	inBackward := c.flag(false, "optimizer_in_bwd")
+	if inBackward.Value && j.GradAccum.Or(1) > 1 {
+		r.fail("RuntimeError: Gradient accumulation is not supported with optimizer in bwd; set one of the two aside", inBackward.Origin)
+	}
+	if clip := c.find("clip_grad_norm"); inBackward.Value && clip != nil {
+		r.fail("RuntimeError: Gradient clipping is not supported with optimizer in bwd; set one of the two aside", clip.Origin())
+	}
+	j.OptimizerInBackward.take(inBackward)
+	if r.family.task != "grpo" {
+		j.InferenceShare.Offer(0, "the recipe has no inference engine")
+	}
+	switch r.family.task {
+	case "dpo":
+		j.RefModel.Offer(!strings.Contains(j.Script.Value, "lora"), "full DPO holds the reference model, LoRA DPO switches the adapters off for it")
+	case "ppo", "grpo":
+		j.RefModel.Offer(true, "the recipe holds the reference policy")
+	case "kd":
+		j.RefModel.Unknown("the recipe holds the teacher's model, which is not read yet")
+	default:
+		j.RefModel.Offer(false, "the recipe holds one model")
+	}
+}
+
+// torchtuneParallel: distributed recipes shard with FSDP 2, a unit for each layer (torchtune/training/_distributed.py).
+func (r *reader) torchtuneParallel(c *configuration, place string) {
+	j := r.job
+	world := product(j.NNodes.Or(0), j.NProc.Or(0))
+	j.TP.take(c.size(1, "tensor_parallel_dim"))
+	j.CP.take(c.size(1, "context_parallel_dim"))
+	if j.TP.Or(1) > 1 && c.find("tensor_parallel_plan") == nil && r.family.task == "sft" {
+		r.fail("ValueError: Tensor Parallel plan needs to be provided when tensor parallel is enabled; give tensor_parallel_plan", j.TP.Origin)
+	}
+	if place != "distributed" {
+		j.Sharding.Offer("none", "a recipe for one device")
+		return
+	}
+	shard, replicate := c.number(-1, "data_parallel_shard_dim"), c.size(1, "data_parallel_replicate_dim")
+	degrees := product(j.TP.Or(0), j.CP.Or(0), replicate.Or(0))
+	switch {
+	case world == 0 || degrees == 0 || !shard.Known:
+		j.Sharding.Unknown("the number of processes or a parallel degree is not known")
+		return
+	case shard.Value < 0:
+		shard.Value = world / degrees
+	}
+	if product(shard.Value, degrees) != world {
+		r.fail(fmt.Sprintf("AssertionError: Invalid parallel dims: replicate %d x shard %d x tp %d x cp %d != %d processes",
+			replicate.Value, shard.Value, j.TP.Value, j.CP.Value, world), shard.Origin)
+		return
+	}
+	keep := c.flag(true, "fsdp_reshard_after_forward")
+	sharding := shardingName(shard.Value*j.CP.Value, replicate.Value, keep.Or(true))
+	j.Sharding.Offer(sharding, fmt.Sprintf("a distributed recipe: shard %d, replicate %d, %s", shard.Value, replicate.Value, c.originOf("fsdp_reshard_after_forward")))
+	if strings.HasPrefix(sharding, "fsdp") {
+		j.FSDPVersion.Offer(2, "torchtune shards with fully_shard")
+		j.FSDPWrap.Offer("layers", "torchtune shards each layer")
+	}
+	cpu := c.flag(false, "fsdp_cpu_offload")
+	if cpu.Value {
+		j.Offload.Offer(Offload{Optimizer: "cpu", Params: "cpu"}, cpu.Origin)
+	}
+}
+
+// shardingName is the vocabulary's word for a mesh of FSDP: ranks that share one copy, copies, and whether gathered weights are
+// dropped after the forward pass.
+func shardingName(shard, replicate int, reshard bool) string {
+	switch {
+	case shard <= 1 && replicate > 1:
+		return "ddp"
+	case shard <= 1:
+		return "none"
+	case replicate > 1:
+		return "fsdp-hybrid"
+	case !reshard:
+		return "fsdp-grad"
+	}
+	return "fsdp-full"
+}

@@ -1,0 +1,341 @@
+package job
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"oomguard/preflight/job/document"
+)
+
+// trlTasks maps the programs of trl/scripts, and the examples that are named like them, to tasks.
+func trlTasks() map[string]string {
+	return map[string]string{"sft": "sft", "dpo": "dpo", "kto": "kto", "grpo": "grpo", "rloo": "grpo", "ppo": "ppo", "reward": "rm", "rm": "rm",
+		"orpo": "dpo", "cpo": "dpo", "gkd": "kd"}
+}
+
+// trlProgram is the program of TRL that a script is, by its place: "sft" for trl/scripts/sft.py; "" for others. sure is false for
+// examples/scripts/sft.py, which other projects have too.
+func trlProgram(script string) (program string, sure bool) {
+	slashes := "/" + filepath.ToSlash(script)
+	for name := range trlTasks() {
+		switch {
+		case slashes == "/-m trl.scripts."+name, strings.HasSuffix(slashes, "/trl/scripts/"+name+".py"):
+			return name, true
+		case strings.HasSuffix(slashes, "/examples/scripts/"+name+".py"):
+			return name, false
+		}
+	}
+	return "", false
+}
+
+// recogniseTRL: its own programs by their place, and a script that has their name and imports trl.
+func recogniseTRL(r *reader) (family, bool) {
+	script := r.job.Script.Value
+	program, sure := trlProgram(script)
+	f := family{framework: "trl", trainer: true, fields: trlFields}
+	if program != "" && (sure || !isFile(r.path(script))) {
+		f.origin = program + " is a script of TRL"
+	} else {
+		base := strings.TrimSuffix(filepath.Base(script), ".py")
+		_, known := trlTasks()[base]
+		unseen := !isFile(r.path(script)) && strings.HasSuffix(script, ".py") && containsWord("sft dpo kto grpo rloo reward", base)
+		if !unseen && (!known || !r.scriptImports("trl") || r.parsesItself()) {
+			return f, false
+		}
+		program, f.origin = base, script+" imports trl"
+		if unseen {
+			f.origin = "taken for a copy of TRL's script by its name " + base + ".py; the file is not here"
+		}
+	}
+	f.program, f.task = program, trlTasks()[program]
+	return f, true
+}
+
+// scriptImports reports whether the script's text names a package in an import.
+func (r *reader) scriptImports(name string) bool {
+	script := r.job.Script.Value
+	if !isFile(r.path(script)) {
+		return false
+	}
+	data, err := document.Read(r.path(script), script)
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(data)) {
+		words := strings.Fields(line)
+		if len(words) > 1 && (words[0] == "from" || words[0] == "import") && (words[1] == name || strings.HasPrefix(words[1], name+".")) {
+			return true
+		}
+	}
+	return false
+}
+
+// trlFields are the options of TRL's configurations beside those of TrainingArguments and ModelConfig.
+func trlFields(r *reader) fieldSet {
+	f := fieldSet{
+		wordArgument: `max_prompt_length max_completion_length num_generations beta vllm_mode vllm_gpu_memory_utilization loss_type packing_strategy
+			generation_batch_size steps_per_generation num_generations_eval teacher_model_name_or_path response_length
+			dataset_name dataset_config model_revision model_init_kwargs reward_model_path sft_model_path`,
+		boolArgument: `padding_free precompute_ref_log_probs reference_free force_use_ref_model use_liger_loss use_vllm vllm_enable_sleep_mode eval_packing
+			sync_ref_model trust_remote_code`,
+		listArgument: `reward_funcs lora_target_parameters`,
+	}
+	// BaseConfig's bf16 is Optional[bool] with the default None since 0.19 (trl/trainer/sft_config.py and its siblings).
+	if newer, known := r.atLeast("trl", 0, 19); known && newer {
+		f[truthArgument] = "bf16"
+	}
+	return f
+}
+
+// trlHistory are the defaults of TRL's configurations, compared release by release over the tags v0.11 to v1.9 of trl/trainer/*_config.py.
+func trlHistory() []fieldHistory {
+	return []fieldHistory{
+		{"bf16", "sft dpo kto grpo reward rm ppo orpo cpo gkd", since("false", "0.19=true")},
+		{"bf16", "rloo", since("false", "0.22=true")},
+		{"gradient_checkpointing", "", since("false", "0.22=true")},
+		{"learning_rate", "sft", since("5e-5", "0.12=2e-5")},
+		{"learning_rate", "dpo", since("5e-5", "0.12=1e-6")},
+		{"learning_rate", "kto", since("5e-7", "0.12=1e-6")},
+		{"learning_rate", "grpo rloo", since("1e-6")},
+		{"learning_rate", "reward", since("5e-5", "0.24=1e-4")},
+		{"packing", "", since("false")},
+		{"activation_offloading", "", since("false")},
+		{"max_length", "sft", since("1024")}, // before 0.15 the tokenizer's longest, at most 1024
+		{"max_length", "dpo kto reward rm orpo cpo", since("512", "0.14=1024")},
+		{"loss_type", "sft", since("nll", "1.6=chunked_nll")},
+		{"per_device_train_batch_size", "grpo", since("1", "0.15=8")},
+		{"beta", "grpo", since("0.04", "0.19=0")},
+		{"beta", "rloo", since("0.05")},
+		{"num_generations", "grpo", since("8")},
+		{"num_generations", "rloo", since("2")},
+		{"max_prompt_length", "grpo", since("512", "0.26=")},
+		{"max_prompt_length", "rloo", since("512", "0.27=")},
+		{"max_completion_length", "grpo rloo", since("256", "1.10=512")},
+		{"vllm_mode", "grpo rloo", since("server", "1.0=colocate")},
+		{"vllm_gpu_memory_utilization", "grpo rloo", since("0.9", "0.18=0.3")},
+	}
+}
+
+// trlRemoved are fields that a task's configuration lost.
+func trlRemoved() map[string][]removedField {
+	return map[string][]removedField{
+		"sft":  {{"max_seq_length", "0.20", "--max_length"}, {"use_liger", "0.18", "--use_liger_kernel"}},
+		"dpo":  {{"max_prompt_length", "0.29", "--max_length"}, {"use_liger_loss", "0.28", "--use_liger_kernel"}},
+		"grpo": {{"max_prompt_length", "0.28", ""}, {"use_liger_loss", "0.28", "--use_liger_kernel"}},
+		"rloo": {{"max_prompt_length", "0.29", ""}},
+		"kto":  {{"max_prompt_length", "1.8", "--max_length"}, {"use_liger_loss", "1.8", "--use_liger_kernel"}},
+		"":     {{"torch_dtype", "0.27", "--dtype"}},
+	}
+}
+
+// readTRL reads a script of TRL: its command line over the YAML file of --config.
+func (r *reader) readTRL() {
+	command := r.job.ScriptArgs
+	file, words := trlConfigWord(command)
+	r.job.ScriptArgs = words
+	r.args = r.collectArguments(true)
+	r.job.ScriptArgs = command
+	if file != "" {
+		if err := r.readTRLConfig(file); err != nil {
+			r.problem(fmt.Errorf("--config of TRL: %w", err))
+			r.lostSharding("the file of --config could not be read")
+			return
+		}
+	}
+	r.dropRemovedTRL()
+	r.fallbackTo("trl", r.family.program, trlHistory())
+	if r.asked("fp16") {
+		delete(r.fallbacks, "bf16") // bf16 is on unless fp16 is
+	}
+	if r.on("use_liger_kernel") {
+		delete(r.fallbacks, "loss_type")
+		delete(r.unsaid, "loss_type")
+	}
+	r.readSettings()
+}
+
+// trlConfigWord takes --config FILE off a command line. TrlParser looks for the word --config itself: --config=FILE stays an unknown
+// argument (trl/scripts/utils.py, parse_args_and_config).
+func trlConfigWord(words []string) (file string, rest []string) {
+	i := slices.Index(words, "--config")
+	if i < 0 || i+1 == len(words) {
+		return "", words
+	}
+	return words[i+1], slices.Concat(words[:i], words[i+2:])
+}
+
+// readTRLConfig reads the YAML file: its fields replace the parser's defaults, and env is exported.
+func (r *reader) readTRLConfig(file string) error {
+	data, err := document.Read(r.path(file), file)
+	if err != nil {
+		return err
+	}
+	doc, problems, err := document.YAML(data, file)
+	r.job.Problems = append(r.job.Problems, problems...)
+	if err != nil {
+		return err
+	}
+	args, err := fileArguments(doc, r.argumentKinds())
+	if err != nil {
+		return err
+	}
+	for name, a := range args {
+		if _, given := r.args[name]; !given {
+			r.args[name] = a
+		}
+	}
+	if env := doc.Get("env"); env != nil {
+		variables, _ := env.Value.(map[string]*document.Node)
+		for name, value := range variables {
+			if text, err := value.Text(); err == nil {
+				r.setenv(name, text)
+			}
+		}
+	}
+	return nil
+}
+
+// dropRemovedTRL takes out arguments that the installed version no longer knows. It ignores them or refuses to start: the scripts passed
+// over unknown words from 0.18 (sft) or 0.22 until 1.0, and over unknown fields of the file since then.
+func (r *reader) dropRemovedTRL() {
+	removed := trlRemoved()
+	for _, field := range slices.Concat(removed[""], removed[r.family.program]) {
+		a, given := r.args[field.name]
+		if gone, known := r.atLeast("trl", numbers(field.since)...); !given || !known || !gone {
+			continue
+		}
+		delete(r.args, field.name)
+		remedy := "leave it out"
+		if field.instead != "" {
+			remedy = "write " + field.instead
+		}
+		why := fmt.Sprintf("%s: %s has no argument %s; %s", a.origin, r.installed("trl"), field.name, remedy)
+		if r.trlIgnores(a) {
+			r.problem(fmt.Errorf("%s (it is ignored without a word)", why))
+		} else {
+			r.fail("ValueError: Some specified arguments are not used: --"+field.name, a.origin)
+			r.problem(fmt.Errorf("%s", why))
+		}
+	}
+}
+
+func (r *reader) trlIgnores(a argument) bool {
+	since := []int{0, 22}
+	if r.family.program == "sft" {
+		since = []int{0, 18}
+	}
+	lenient, _ := r.atLeast("trl", since...)
+	strict, _ := r.atLeast("trl", 1, 0)
+	return lenient && (!strict || a.node != nil)
+}
+
+// trlDefaults fills what nobody said, for TRL and for Trainer below it.
+func (r *reader) trlDefaults() {
+	r.applyFallbacks()
+	r.trlLengths()
+	r.trlReference()
+	r.trlInference()
+	r.checkGenerations()
+	r.trainerDefaults()
+}
+
+// trlLengths: a row of GRPO and RLOO is a prompt and a completion.
+func (r *reader) trlLengths() {
+	if r.job.Task.Value != "grpo" {
+		return
+	}
+	prompt, completion := r.number("max_prompt_length"), r.number("max_completion_length")
+	switch {
+	case r.unsaid["max_prompt_length"] != "":
+		r.job.SeqLen.Unknown("prompt and completion; max_prompt_length: " + r.unsaid["max_prompt_length"])
+	case r.unsaid["max_completion_length"] != "":
+		r.job.SeqLen.Unknown("prompt and completion; max_completion_length: " + r.unsaid["max_completion_length"])
+	case prompt > 0 && completion > 0:
+		r.job.SeqLen.Offer(prompt+completion, fmt.Sprintf("max_prompt_length %d + max_completion_length %d", prompt, completion))
+	default:
+		r.job.SeqLen.Unknown(fmt.Sprintf("completions have up to %d tokens, and nothing limits the prompts of the data; give --seq-len", completion))
+	}
+}
+
+// trlReference decides whether a second copy of the model is held (trl/trainer: dpo, kto, grpo, rloo, ppo).
+func (r *reader) trlReference() {
+	ref := &r.job.RefModel
+	beta := r.args["beta"]
+	switch task := r.job.Task.Value; {
+	case r.family.program == "orpo" || r.family.program == "cpo":
+		ref.Offer(false, r.family.program+" has no reference model")
+	case task == "sft" || task == "rm" || task == "":
+		ref.Offer(false, "nothing names a reference model")
+	case task == "kd":
+		ref.Offer(true, "distillation holds the teacher beside the model")
+	case r.adapter.use.Or(false):
+		ref.Offer(false, "the model with its adapters switched off is the reference ("+r.adapter.use.Origin+")")
+	case r.on("precompute_ref_log_probs"):
+		ref.Offer(false, r.args["precompute_ref_log_probs"].origin)
+	case task == "grpo" && beta.text == "":
+		ref.Unknown(r.unsaid["beta"])
+	case task == "grpo" && isZero(beta.text):
+		ref.Offer(false, "beta is 0, so that nothing is compared with a reference: "+beta.origin)
+	case task == "grpo":
+		ref.Offer(true, "beta is "+beta.text+": "+beta.origin)
+	default:
+		ref.Offer(true, task+" compares with a second copy of the model")
+	}
+}
+
+// trlInference: vLLM in the training processes takes its share of each GPU.
+func (r *reader) trlInference() {
+	share := &r.job.InferenceShare
+	mode := r.args["vllm_mode"]
+	switch {
+	case r.job.Task.Value != "grpo" || !r.on("use_vllm"):
+		share.Offer(0, "no inference engine beside the training")
+	case mode.text == "":
+		share.Unknown("vllm_mode: " + r.unsaid["vllm_mode"])
+	case mode.text != "colocate":
+		share.Offer(0, "vLLM runs as a server on GPUs of its own: "+mode.origin)
+	default:
+		a := r.args["vllm_gpu_memory_utilization"]
+		if value, err := pythonFloat(a.text); err == nil && value > 0 && value < 1 {
+			share.Offer(value, a.origin+" (vllm_mode colocate: "+mode.origin+")")
+		} else if why := r.unsaid["vllm_gpu_memory_utilization"]; why != "" {
+			share.Unknown(why)
+		} else {
+			r.wrongArgument(a, "a share of the GPU between 0 and 1")
+		}
+	}
+}
+
+// checkGenerations: a batch of completions must hold whole groups (trl/trainer/grpo_config.py, __post_init__). Up to 0.16 one
+// micro-batch of all ranks had to, later one of all accumulation steps.
+func (r *reader) checkGenerations() {
+	group := r.number("num_generations")
+	micro, accum, world := r.job.MicroBatch.Or(0), r.job.GradAccum.Or(trainerGradAccum), product(r.job.NNodes.Or(0), r.job.NProc.Or(0))
+	if r.job.Task.Value != "grpo" || group == 0 || micro == 0 || world == 0 {
+		return
+	}
+	if steps := r.number("steps_per_generation"); steps > 0 {
+		accum = steps
+	}
+	if whole, known := r.atLeast("trl", 0, 17); !known || !whole {
+		accum = 1
+	}
+	batch := product(micro, accum, world)
+	if n := r.number("generation_batch_size"); n > 0 {
+		batch = n
+	}
+	if _, known := r.atLeast("trl", 0, 17); known && batch > 0 && batch%group != 0 {
+		origin := r.args["num_generations"].origin
+		r.fail(fmt.Sprintf("ValueError: generation_batch_size (%d) must be divisible by num_generations (%d)", batch, group), origin)
+		r.problem(fmt.Errorf("%s: num_generations %d does not divide the %d completions of a step (micro-batch %d x %d steps x %d processes); change one of them",
+			origin, group, batch, micro, accum, world))
+	}
+}
+
+// isZero reports whether a number is written as zero.
+func isZero(text string) bool {
+	value, err := pythonFloat(text)
+	return err == nil && value == 0
+}

@@ -1,0 +1,396 @@
+package python
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// index prepares the look-up of names.
+func (f *File) index() {
+	f.imports, f.byName, f.params = map[string]string{}, map[string][]*Assignment{}, map[string]*Function{}
+	for _, i := range f.Imports {
+		switch {
+		case i.Name == "*":
+		case i.Name != "":
+			f.imports[i.As] = i.Module + "." + i.Name
+		case i.As != "":
+			f.imports[i.As] = i.Module
+		}
+	}
+	for _, a := range f.Assignments {
+		f.byName[a.Target] = append(f.byName[a.Target], a)
+	}
+	for _, fn := range f.Functions {
+		for _, k := range fn.Parameters {
+			f.params[joinScope(fn.Scope, fn.Name)+"\n"+k.Name] = fn
+		}
+	}
+}
+
+// A Scope resolves names as they are seen from one place in the file. Outside knows what the file does not, such as the command line
+// behind args.lr; it may be nil. It returns nil for what it does not know.
+type Scope struct {
+	File    *File
+	Outside func(dotted string, at Place) *Expr
+	// Override wins over what the file assigns at module level: a script may let its command line replace its globals. It returns nil
+	// for names that nothing replaces, and may be nil.
+	Override func(name string) *Expr
+}
+
+// maxSteps bounds the names and operations that one value may follow.
+const maxSteps = 1000
+
+type resolution struct {
+	Scope
+	steps int
+}
+
+// Resolve follows names and computes with literals, as far as the file decides them. The result is a Literal, List, Dict, Invoke, a
+// Name that belongs to another module (torch.bfloat16, by its qualified name), or Unknown with the reason.
+func (s Scope) Resolve(e *Expr, at Place) *Expr {
+	r := &resolution{Scope: s}
+	return r.resolve(e, at)
+}
+
+// Holds decides a place's conditions: true when all hold, false when one does not; known is false when that is not decided.
+func (s Scope) Holds(at Place) (holds, known bool) {
+	known = true
+	outside := at
+	outside.Conditions = nil
+	for _, c := range at.Conditions {
+		truth, ok := false, false
+		if c.Test != nil {
+			truth, ok = Truth(s.Resolve(c.Test, outside))
+		}
+		switch {
+		case !ok:
+			known = false
+		case truth == c.Negated:
+			return false, true
+		}
+	}
+	return known, known
+}
+
+// Truth is the truth value of a resolved expression.
+func Truth(e *Expr) (truth, known bool) {
+	if e == nil {
+		return false, false
+	}
+	switch e.Kind {
+	case Literal:
+		switch v := e.Value.(type) {
+		case nil:
+			return false, true
+		case bool:
+			return v, true
+		case int64:
+			return v != 0, true
+		case float64:
+			return v != 0, true
+		case string:
+			return v != "", true
+		}
+	case List, Dict:
+		return len(e.Items) > 0, true
+	case Name, Invoke, Unknown, Operation, Index:
+	}
+	return false, false
+}
+
+func (r *resolution) resolve(e *Expr, at Place) *Expr {
+	if e == nil {
+		return unknown(at.Line, "no value")
+	}
+	if r.steps++; r.steps > maxSteps {
+		return unknown(e.Line, "followed through too many names")
+	}
+	switch e.Kind {
+	case Name:
+		return r.name(e, at)
+	case Operation:
+		return r.operation(e, at)
+	case List, Dict:
+		items := make([]*Expr, len(e.Items))
+		for i, item := range e.Items {
+			items[i] = r.resolve(item, at)
+		}
+		return &Expr{Kind: e.Kind, Line: e.Line, Items: items, Keys: e.Keys}
+	case Index:
+		return r.indexed(e, at)
+	case Unknown, Literal, Invoke:
+	}
+	return e
+}
+
+// name resolves a dotted name: an assignment, a field of a class, what Outside says, a parameter, or an import.
+func (r *resolution) name(e *Expr, at Place) *Expr {
+	if r.Override != nil {
+		if found := r.Override(e.Text); found != nil {
+			return found
+		}
+	}
+	found, owner := r.assigned(e, at)
+	if found != nil {
+		return found
+	}
+	if field := r.field(e, at); field != nil {
+		return field
+	}
+	if r.Outside != nil {
+		if found := r.Outside(e.Text, at); found != nil {
+			return found
+		}
+	}
+	if owner != nil {
+		return r.parameter(owner, e)
+	}
+	if first, _, dotted := strings.Cut(e.Text, "."); dotted && r.isLocal(first, at) {
+		return unknown(e.Line, e.Text+" is an attribute of a value made at run time")
+	}
+	return &Expr{Kind: Name, Line: e.Line, Text: r.File.Qualified(e.Text)}
+}
+
+// isLocal reports whether a name is this file's own, seen from a place.
+func (r *resolution) isLocal(name string, at Place) bool {
+	for _, a := range r.File.byName[name] {
+		if a.Key == nil && visible(a.Scope, at.Scope) {
+			return true
+		}
+	}
+	for scope := at.Scope; scope != ""; scope = outer(scope) {
+		if r.File.params[scope+"\n"+name] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// field resolves Config.lr, and cfg.lr after cfg = Config(...), for a class of this file; nil when it is neither.
+func (r *resolution) field(e *Expr, at Place) *Expr {
+	cut := strings.LastIndexByte(e.Text, '.')
+	if cut < 0 {
+		return nil
+	}
+	base, name := &Expr{Kind: Name, Line: e.Line, Text: e.Text[:cut]}, e.Text[cut+1:]
+	class := r.File.Class(base.Text)
+	var call *Call
+	if class == nil {
+		value, _ := r.assigned(base, at)
+		if value == nil || value.Kind != Invoke {
+			return nil
+		}
+		if call = value.Call; r.File.Class(call.Callee) == nil {
+			return nil
+		}
+		class = r.File.Class(call.Callee)
+	}
+	if call != nil {
+		if given := call.Keyword(name); given != nil {
+			return r.resolve(given, call.Place)
+		}
+		if len(call.Args) > 0 || call.Keyword("") != nil || call.Starred {
+			return unknown(e.Line, e.Text+" depends on the arguments of "+call.Callee)
+		}
+	}
+	for _, f := range slices.Backward(class.Fields) {
+		if f.Target == name && f.Value != nil {
+			return r.resolve(FieldDefault(r.File, f.Value), f.Place)
+		}
+	}
+	return nil
+}
+
+// FieldDefault is the default inside dataclasses.field(default=...).
+func FieldDefault(f *File, e *Expr) *Expr {
+	if e != nil && e.Kind == Invoke && EndsIn(f.Qualified(e.Call.Callee), "field", "Field") {
+		if value := e.Call.Keyword("default"); value != nil {
+			return value
+		}
+	}
+	return e
+}
+
+// parameter resolves a function's parameter when the file calls the function in one place.
+func (r *resolution) parameter(owner *Function, e *Expr) *Expr {
+	fail := unknown(e.Line, e.Text+" is a parameter of "+owner.Name)
+	var only *Call
+	for _, c := range r.File.Calls {
+		if c.Callee == owner.Name {
+			if only != nil {
+				return fail
+			}
+			only = c
+		}
+	}
+	if only == nil || only.Starred || only.Keyword("") != nil {
+		return fail
+	}
+	for i, k := range owner.Parameters {
+		if k.Name != e.Text {
+			continue
+		}
+		if given := only.Arg(i, k.Name); given != nil {
+			return r.resolve(given, only.Place)
+		}
+		if k.Value != nil {
+			return r.resolve(k.Value, owner.Place)
+		}
+	}
+	return fail
+}
+
+// visible reports whether code in scope sees the names of another: its own and the enclosing ones.
+func visible(names, scope string) bool {
+	return names == "" || names == scope || strings.HasPrefix(scope, names+".")
+}
+
+func outer(scope string) string {
+	if i := strings.LastIndexByte(scope, '.'); i >= 0 {
+		return scope[:i]
+	}
+	return ""
+}
+
+// assigned finds the value that a name has at a place: the innermost scope that binds it decides. In the same scope the last
+// assignment before the place counts; an outer scope has run to its end. nil: this file assigns none; owner is then the function
+// whose parameter it is, if any.
+func (r *resolution) assigned(e *Expr, at Place) (value *Expr, owner *Function) {
+	all := r.File.byName[e.Text]
+	for scope := at.Scope; ; scope = outer(scope) {
+		if last := lastIn(all, scope, at); last != nil {
+			return r.value(last, e, all, at), nil
+		}
+		if fn := r.File.params[scope+"\n"+e.Text]; fn != nil {
+			return nil, fn
+		}
+		if scope == "" {
+			return nil, nil
+		}
+	}
+}
+
+// lastIn is the assignment in a scope that counts at a place.
+func lastIn(all []*Assignment, scope string, at Place) *Assignment {
+	var last *Assignment
+	for _, a := range all {
+		if a.Key == nil && a.Scope == scope && (scope != at.Scope || a.Line < at.Line) {
+			last = a
+		}
+	}
+	return last
+}
+
+// value resolves what an assignment binds, unless conditions leave open which one counts.
+func (r *resolution) value(last *Assignment, e *Expr, all []*Assignment, at Place) *Expr {
+	for _, a := range slices.Backward(all) {
+		if a.Key != nil || a.Scope != last.Scope || a.Line > last.Line {
+			continue
+		}
+		holds, known := r.holds(a.Place, at)
+		switch {
+		case !known:
+			return unknown(e.Line, e.Text+" depends on a condition")
+		case !holds:
+			continue
+		case a.Loop && a.Value != nil && a.Value.Kind != Literal:
+			return unknown(e.Line, e.Text+" is assigned in a loop")
+		case a.Value == nil:
+			return unknown(e.Line, e.Text+" has no value")
+		}
+		return r.resolve(a.Value, a.Place)
+	}
+	return unknown(e.Line, e.Text+" depends on a condition")
+}
+
+// holds decides the conditions of an assignment that do not guard the place where it is used as well.
+func (r *resolution) holds(a, at Place) (holds, known bool) {
+	shared := 0
+	for shared < len(a.Conditions) && shared < len(at.Conditions) && a.Scope == at.Scope && a.Conditions[shared] == at.Conditions[shared] {
+		shared++
+	}
+	a.Conditions = a.Conditions[shared:]
+	known = true
+	for _, c := range a.Conditions {
+		truth, ok := false, false
+		if c.Test != nil {
+			where := a
+			where.Conditions = nil
+			truth, ok = Truth(r.resolve(c.Test, where))
+		}
+		if !ok {
+			known = false
+		} else if truth == c.Negated {
+			return false, true
+		}
+	}
+	return known, known
+}
+
+// indexed resolves literal["key"] and literal[0], and what name["key"] = value changed since.
+func (r *resolution) indexed(e *Expr, at Place) *Expr {
+	key := r.resolve(e.Items[1], at)
+	fail := unknown(e.Line, e.String())
+	if key.Kind != Literal {
+		return fail
+	}
+	if name := e.Items[0]; name.Kind == Name {
+		for _, a := range r.File.byName[name.Text] {
+			if a.Key == nil {
+				continue
+			}
+			if changed := r.resolve(a.Key, a.Place); changed.Kind != Literal || changed.Value == key.Value {
+				return unknown(e.Line, name.Text+" is changed in line "+strconv.Itoa(a.Line))
+			}
+		}
+	}
+	switch base := r.resolve(e.Items[0], at); base.Kind {
+	case Dict:
+		for i, k := range base.Keys {
+			if k != nil && k.Kind == Literal && k.Value == key.Value {
+				return base.Items[i]
+			}
+		}
+	case List:
+		if i, ok := key.Value.(int64); ok && i >= 0 && i < int64(len(base.Items)) {
+			return base.Items[i]
+		}
+	case Unknown, Literal, Name, Invoke, Operation, Index:
+	}
+	return fail
+}
+
+// Keywords lists a call's keyword arguments, those of **dict included where the file decides them; complete is false when there may
+// be others.
+func (s Scope) Keywords(c *Call) (list []Keyword, complete bool) {
+	complete = !c.Starred
+	for _, k := range c.Keywords {
+		if k.Name != "" {
+			list = append(list, k)
+			continue
+		}
+		dict := s.Resolve(k.Value, c.Place)
+		switch {
+		case dict.Kind == Invoke && dict.Call.Callee == "dict" && len(dict.Call.Args) == 0:
+			inner, whole := s.Keywords(dict.Call)
+			list, complete = append(list, inner...), complete && whole
+			continue
+		case dict.Kind != Dict:
+			complete = false
+			continue
+		}
+		for i, key := range dict.Keys {
+			name, text := "", false
+			if key != nil && key.Kind == Literal {
+				name, text = key.Value.(string)
+			}
+			if !text {
+				complete = false
+				continue
+			}
+			list = append(list, Keyword{name, dict.Items[i]})
+		}
+	}
+	return list, complete
+}

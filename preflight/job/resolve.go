@@ -1,0 +1,175 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"oomguard/preflight/job/shell"
+	"oomguard/preflight/model"
+)
+
+// readModel loads the architecture that the job names, or makes one from --params. A framework that builds its model from the
+// command line has set the architecture already.
+func (r *reader) readModel() {
+	j := r.job
+	for name, set := range map[string]*Setting[string]{"model_name_or_path": &j.Model, "model_revision": &r.revision, "cache_dir": &r.cacheDir} {
+		a := r.args[name]
+		if why, unknown := shell.Unknown(a.text); unknown {
+			set.Withhold(why)
+		} else if a.text != "" {
+			set.Offer(a.text, a.origin)
+		}
+	}
+	if j.Model.Known && j.Architecture == nil && !described(j.Model) {
+		r.loadModel()
+	}
+	if a := j.Architecture; a != nil && slices.Contains(unpackedToTrain(), a.QuantMethod) {
+		r.load.Offer("bf16", a.Source+": "+a.QuantMethod+" weights are unpacked to bf16")
+	}
+	if r.params.Known {
+		if a := j.Architecture; a != nil && a.Parameters() != r.params.Value {
+			r.problem(fmt.Errorf("%s: %d parameters, but %s has %d; give one of the two", r.params.Origin, r.params.Value, a.Source, a.Parameters()))
+		} else if a == nil {
+			j.Architecture = model.FromParams(r.params.Value)
+		}
+	}
+	switch {
+	case r.params.Known:
+		j.ModelParams.Offer(r.params.Value, r.params.Origin)
+	case j.Architecture != nil:
+		j.ModelParams.Offer(j.Architecture.Parameters(), j.Architecture.Source)
+	case !j.Model.Known:
+		j.ModelParams.Unknown("no model named; give --model DIR or --params")
+	}
+}
+
+// loadModel loads what the job calls its model. The folder of an adapter leads to the model that it was made for.
+func (r *reader) loadModel() {
+	folder := r.findModel()
+	if folder == "" {
+		return
+	}
+	if info, err := os.Stat(folder); err == nil && info.IsDir() && exists(folder, adapterFile) {
+		if base := r.readAdapterFolder(folder); base.Known {
+			r.job.Model = base
+			if folder = r.findModel(); folder == "" {
+				return
+			}
+		} else if !exists(folder, "config.json") {
+			return
+		}
+	}
+	architecture, err := r.src.LoadModel(folder)
+	switch {
+	case err == nil:
+		r.job.Architecture = architecture
+	case !r.params.Known: // --params is the remedy for a model that cannot be read
+		r.job.ModelParams.Unknown("the model could not be read")
+		r.problem(err)
+	}
+}
+
+// findModel is the folder, or the config.json, of the job's model. "" when there is none: then the architecture has been taken from
+// elsewhere, or the reason why it is not known has been recorded.
+func (r *reader) findModel() string {
+	name := r.job.Model.Value
+	path := r.path(name)
+	_, err := os.Stat(path)
+	switch {
+	case err == nil:
+		return path
+	case looksLikePath(name):
+		if !r.params.Known {
+			r.job.ModelParams.Unknown("the model's folder could not be read")
+			r.problem(fmt.Errorf("%s: model %s: no such file or folder; correct the path, or give --params", r.job.Model.Origin, name))
+		}
+		return ""
+	}
+	return r.findOnHub(model.HubModel{Name: name, Revision: r.revision.Or("")})
+}
+
+// findOnHub looks for a hub name where the training will: in Hugging Face's cache; then on the hub itself if that is allowed; then in
+// the table of public architectures, which knows no revisions.
+func (r *reader) findOnHub(m model.HubModel) string {
+	folder, err := model.FindCached(m, r.cacheFolder(), r.cacheVariable)
+	missing := errors.Is(err, fs.ErrNotExist)
+	if missing && r.src.FetchModel != nil {
+		folder, err = r.src.FetchModel(m)
+	}
+	if err == nil {
+		return folder
+	}
+	if missing && r.offline() {
+		r.fail(fmt.Sprintf("OSError: %s is not in the Hugging Face cache, and downloading it is forbidden by HF_HUB_OFFLINE", m.Name), r.job.Model.Origin)
+	}
+	if known := r.knownModel(m); known != nil {
+		r.job.Architecture = known
+		return ""
+	}
+	why := err.Error()
+	if missing && r.src.FetchModel == nil {
+		why = m.Name + " is neither in the Hugging Face cache nor in the built-in table; allow a look at the hub with --online, or give --model DIR or --params"
+	}
+	r.job.ModelParams.Unknown(why)
+	return ""
+}
+
+// knownModel is the architecture of a public model, from the built-in table.
+func (r *reader) knownModel(m model.HubModel) *model.Architecture {
+	if m.Revision != "" && m.Revision != "main" {
+		return nil
+	}
+	known, err := model.Known(m.Name)
+	if err != nil {
+		r.problem(err)
+	}
+	return known
+}
+
+// cacheFolder is the cache_dir that the script hands to from_pretrained, or "".
+func (r *reader) cacheFolder() string {
+	if dir := r.cacheDir.Or(""); dir != "" {
+		return r.path(dir)
+	}
+	return ""
+}
+
+// cacheVariable reads one of the variables that say where Hugging Face's cache is: relative folders start in the working directory,
+// and transformers 5 does not read its old name.
+func (r *reader) cacheVariable(name string) string {
+	value := r.getenv(name)
+	if five, known := r.atLeast("transformers", 5); name == "TRANSFORMERS_CACHE" && known && five {
+		return ""
+	}
+	if value == "" || strings.HasPrefix(value, "~") {
+		return value
+	}
+	return r.path(value)
+}
+
+// offline: transformers will load the model and may not download it.
+func (r *reader) offline() bool {
+	for _, variable := range []string{"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"} {
+		switch strings.ToUpper(r.getenv(variable)) { // ENV_VARS_TRUE_VALUES of huggingface_hub/constants.py
+		case "1", "ON", "YES", "TRUE":
+			return r.family.huggingFace()
+		}
+	}
+	return false
+}
+
+func exists(folder, file string) bool {
+	_, err := os.Stat(filepath.Join(folder, file))
+	return err == nil
+}
+
+// looksLikePath tells a path from a hub name, which has at most one slash in its middle and no dots in front.
+func looksLikePath(name string) bool {
+	return filepath.IsAbs(name) || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "~") ||
+		strings.HasSuffix(name, "/") || strings.HasSuffix(name, ".json") || strings.Count(name, "/") > 1
+}

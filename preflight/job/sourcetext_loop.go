@@ -1,0 +1,345 @@
+package job
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"oomguard/preflight/job/document"
+	"oomguard/preflight/job/python"
+)
+
+// Training loops that a script writes itself, on top of PyTorch, Accelerate, DeepSpeed or Lightning: only what its text says in one
+// place and without condition is taken.
+
+// recogniseLoop judges a script that has neither Trainer nor TRL.
+func (t *sourceText) recogniseLoop(f family) (family, bool) {
+	if calls := t.lightningTrainers(); len(calls) > 0 {
+		f.framework, f.origin = "lightning", calls[0].origin()+" calls Trainer of Lightning"
+		return f, true
+	}
+	for _, sign := range []struct{ framework, call string }{
+		{"deepspeed", "deepspeed.initialize"}, {"custom", "Accelerator"}, {"custom", "DistributedDataParallel"}, {"custom", "FullyShardedDataParallel"},
+		{"custom", "fully_shard"}, {"custom", "torch.nn.DataParallel"},
+	} {
+		if calls := t.calls(sign.call); len(calls) > 0 {
+			f.framework, f.origin = sign.framework, calls[0].origin()+" calls "+calls[0].Callee
+			return f, true
+		}
+	}
+	if calls := t.optimizerCalls(); len(calls) > 0 {
+		f.framework, f.origin = "custom", calls[0].origin()+" has its own training loop"
+		return f, true
+	}
+	return f, false
+}
+
+// optimizerCalls are the calls that make an optimizer whose class is known.
+func (t *sourceText) optimizerCalls() []foundCall {
+	classes := slices.Sorted(maps.Keys(optimizerClasses()))
+	return t.calls(classes...)
+}
+
+// only is the call among several that is certain: the only one, or the only one without an open condition.
+func only(calls []foundCall) (foundCall, bool) {
+	if len(calls) > 1 {
+		calls = slices.DeleteFunc(calls, func(c foundCall) bool { return !c.sure })
+	}
+	if len(calls) != 1 {
+		return foundCall{}, false
+	}
+	return calls[0], true
+}
+
+// readLoop reads a script with a loop of its own, below its command line.
+func (r *reader) readLoop() {
+	if c, ok := only(r.source.lightningTrainers()); ok {
+		r.lightningInSource(c)
+		return
+	}
+	r.sourceProblems()
+	r.args = r.collectArguments(false)
+	if c, ok := only(r.source.calls("deepspeed.initialize")); ok {
+		r.deepspeedInSource(c)
+	}
+	r.readSettings()
+	r.acceleratorInSource()
+	r.modelInSource()
+	r.adapterInSource()
+	r.checkpointingInSource()
+	r.optimizerInSource()
+	r.batchInSource()
+	r.autocastInSource()
+	r.wrapperInSource()
+}
+
+// deepspeedInSource reads deepspeed.initialize(config="ds.json") and config={...}.
+func (r *reader) deepspeedInSource(c foundCall) {
+	if _, given := r.args["deepspeed_config"]; given {
+		return
+	}
+	config := c.keyword("config")
+	if config == nil {
+		config = c.keyword("config_params")
+	}
+	switch {
+	case config == nil:
+	case isLiteral(config):
+		if text, ok := textOf(config); ok {
+			r.args["deepspeed_config"] = argument{text: text, list: []string{text}, origin: c.file.from(config.Line, config)}
+		}
+	case config.Kind == python.Dict:
+		if n, whole := c.file.node(config, "", c.Place); whole {
+			r.args["deepspeed_config"] = argument{node: n, origin: n.Origin()}
+			return
+		}
+		r.lostSharding(c.origin() + " passes a configuration with a part that is not a literal")
+	default:
+		r.lostSharding(fmt.Sprintf("%s passes a configuration that is decided when the script runs (%s)", c.origin(), config))
+	}
+}
+
+// acceleratorInSource reads Accelerator(mixed_precision=..., gradient_accumulation_steps=...), which wins over accelerate's own files.
+func (r *reader) acceleratorInSource() {
+	c, ok := only(r.source.calls("Accelerator"))
+	if !ok {
+		return
+	}
+	if text, ok := literalString(c.keyword("mixed_precision")); ok && dtypeName(text) != "" {
+		r.job.Precision.Offer(dtypeName(text), c.file.from(c.keyword("mixed_precision").Line, c.keyword("mixed_precision")))
+	} else if e := c.keyword("mixed_precision"); e != nil && !ok {
+		r.job.Precision.Withhold(c.origin() + " passes mixed_precision, which is decided when the script runs; give --precision")
+	}
+	if e := c.keyword("gradient_accumulation_steps"); e != nil {
+		r.numberInSource(c, "gradient_accumulation_steps", e, &r.job.GradAccum)
+	}
+}
+
+// numberInSource offers a whole number that a call is given.
+func (r *reader) numberInSource(c foundCall, name string, e *python.Expr, set *Setting[int]) {
+	if n, ok := e.Value.(int64); ok && e.Kind == python.Literal && n > 0 && n < 1<<31 {
+		set.Offer(int(n), c.file.from(e.Line, e))
+		return
+	}
+	set.Withhold(fmt.Sprintf("%s passes %s, which is decided when the script runs (%s)", c.origin(), name, e))
+}
+
+func (r *reader) optimizerInSource() {
+	calls := r.source.optimizerCalls()
+	c, ok := only(calls)
+	if !ok {
+		if len(calls) > 1 {
+			r.job.Optimizer.Unknown(fmt.Sprintf("%s and %s make optimizers; give --optimizer", calls[0].origin(), calls[1].origin()))
+		}
+		return
+	}
+	fields := map[string]*document.Node{}
+	list, _ := c.file.scope.Keywords(c.Call)
+	for _, k := range list {
+		if n, whole := c.file.node(c.resolve(k.Value), k.Name, c.Place); whole {
+			fields[k.Name] = n
+		}
+	}
+	arguments := &configuration{r: r, doc: &document.Node{Value: fields, File: c.file.Name, Line: c.Line}, fallback: "default of torch"}
+	r.optimizerClass(c.file.Qualified(c.Callee), arguments, false, c.origin())
+}
+
+// batchInSource reads the rows of the only DataLoader that trains, and the length to which the tokenizer cuts them.
+func (r *reader) batchInSource() {
+	j := r.job
+	loaders := slices.DeleteFunc(r.source.calls("DataLoader"), func(c foundCall) bool {
+		first, _ := textOf(c.Arg(0, "dataset"))
+		return c.argument(1, "batch_size") == nil || containsAny(first, []string{"val", "eval", "test", "dev"})
+	})
+	if c, ok := only(loaders); ok {
+		r.numberInSource(c, "batch_size", c.argument(1, "batch_size"), &j.MicroBatch)
+		if len(r.source.calls("torch.nn.DataParallel")) > 0 && r.visibleGPUs() > 1 && j.MicroBatch.Known {
+			j.MicroBatch.Value = max(1, j.MicroBatch.Value/r.visibleGPUs())
+			j.MicroBatch.Origin += " split over the GPUs by DataParallel"
+		}
+	}
+	lengths := map[int]string{}
+	for _, c := range r.source.calls("tokenizer", "tok", "self.tokenizer") {
+		if e := c.keyword("max_length"); isLiteral(e) {
+			if n, ok := e.Value.(int64); ok && n > 0 && n < 1<<31 {
+				lengths[int(n)] = c.file.from(e.Line, e)
+			}
+		}
+	}
+	if len(lengths) == 1 {
+		for length, origin := range lengths {
+			j.SeqLen.Offer(length, origin)
+		}
+	}
+	r.namedInSource(&j.SeqLen, "block_size", "seq_len", "seq_length", "sequence_length", "max_seq_len", "max_seq_length", "max_length", "context_length")
+	r.namedInSource(&j.GradAccum, "gradient_accumulation_steps", "grad_accum_steps", "accumulation_steps", "grad_accumulation_steps", "accum_steps", "grad_accum")
+	r.namedInSource(&j.MicroBatch, "micro_batch_size", "batch_size_per_gpu", "per_device_batch_size", "device_batch_size")
+	if len(loaders) == 0 {
+		r.namedInSource(&j.MicroBatch, "batch_size")
+	}
+}
+
+// namedInSource takes a number from an option, a constant of the module or a field of a class, by names that mean one thing. It must
+// have one value only.
+func (r *reader) namedInSource(set *Setting[int], names ...string) {
+	found := map[int64]string{}
+	for _, f := range r.source.files {
+		for _, name := range names {
+			for _, spelled := range []string{name, strings.ToUpper(name)} {
+				value, line := f.named(spelled)
+				if n, ok := value.Value.(int64); ok && value.Kind == python.Literal && n > 0 && n < 1<<31 {
+					found[n] = f.from(line, value)
+				}
+			}
+		}
+	}
+	if len(found) == 1 {
+		for n, origin := range found {
+			set.Offer(int(n), origin)
+		}
+	}
+}
+
+// named is the value of an option or of a constant by its name.
+func (f *sourceFile) named(name string) (value *python.Expr, line int) {
+	if o := f.options[name]; o != nil {
+		return o.value(f), o.line
+	}
+	var last *python.Assignment
+	for _, a := range f.Assignments {
+		if a.Target == name && a.Key == nil && a.Value != nil {
+			last = a
+		}
+	}
+	if last == nil {
+		return &python.Expr{}, 0
+	}
+	end := python.Place{Line: math.MaxInt, Scope: last.Scope}
+	return f.scope.Resolve(&python.Expr{Kind: python.Name, Text: name, Line: last.Line}, end), last.Line
+}
+
+// autocastInSource reads torch.autocast(dtype=...) and torch.cuda.amp.autocast(), whose default is fp16.
+func (r *reader) autocastInSource() {
+	dtypes := map[string]string{}
+	for _, c := range r.source.calls("autocast") {
+		if on, known := isFlag(c.keyword("enabled")); c.keyword("enabled") != nil && (!on || !known) {
+			continue
+		}
+		e := c.keyword("dtype")
+		text, _ := textOf(e)
+		switch dtype := dtypeName(text); {
+		case e == nil && !strings.Contains(fmt.Sprint(c.argument(0, "device_type")), "cpu"):
+			dtypes["fp16"] = c.origin() + ": default of autocast on GPUs"
+		case dtype != "":
+			dtypes[dtype] = c.file.from(e.Line, e)
+		default:
+			r.job.Precision.Withhold(c.origin() + " decides the dtype of autocast when the script runs; give --precision")
+			return
+		}
+	}
+	if len(dtypes) == 1 {
+		for dtype, origin := range dtypes {
+			r.job.Precision.Offer(dtype, origin)
+		}
+	}
+}
+
+// wrapperInSource reads what the model is wrapped in: DDP, FSDP, fully_shard, DataParallel.
+func (r *reader) wrapperInSource() {
+	j := r.job
+	if j.Sharding.Known || r.shardingLost != "" {
+		return
+	}
+	one := product(j.NNodes.Or(0), j.NProc.Or(0)) == 1
+	if calls := r.source.calls("FullyShardedDataParallel", "fully_shard"); len(calls) > 0 {
+		r.fsdpInSource(calls)
+		return
+	}
+	if c, ok := only(r.source.calls("torch.nn.DataParallel")); ok && one {
+		j.Sharding.Offer("dp", c.origin())
+		return
+	}
+	if calls := r.source.calls("DistributedDataParallel"); len(calls) > 0 && !one {
+		j.Sharding.Offer("ddp", calls[0].origin())
+	}
+}
+
+// fsdpInSource reads FSDP(...) and fully_shard(...). A wrapping policy, or a call in a loop over the layers, makes one unit of each.
+func (r *reader) fsdpInSource(calls []foundCall) {
+	j := r.job
+	c := calls[len(calls)-1] // the root is wrapped last
+	second := strings.HasSuffix(c.file.Qualified(c.Callee), "fully_shard")
+	j.FSDPVersion.Offer(map[bool]int{true: 2, false: 1}[second], c.origin())
+	inLoop := slices.ContainsFunc(calls, func(c foundCall) bool { return c.Loop || c.Scope != calls[len(calls)-1].Scope })
+	if inLoop && len(calls) > 1 || c.Keyword("auto_wrap_policy") != nil {
+		j.FSDPWrap.Offer("layers", c.origin())
+	} else {
+		j.FSDPWrap.Offer("whole", c.origin()+": no wrapping policy")
+	}
+	sharding := "fsdp-full"
+	strategy, _ := textOf(c.keyword("sharding_strategy"))
+	_, strategy, _ = cutLast(strategy)
+	if word, known := map[string]string{"SHARD_GRAD_OP": "fsdp-grad", "HYBRID_SHARD": "fsdp-hybrid", "_HYBRID_SHARD_ZERO2": "fsdp-hybrid", "NO_SHARD": "ddp"}[strategy]; known {
+		sharding = word
+	}
+	if e := c.keyword("reshard_after_forward"); second && e != nil {
+		if on, known := python.Truth(e); known && !on {
+			sharding = "fsdp-grad"
+		}
+	}
+	j.Sharding.Offer(sharding, c.origin())
+	if c.keyword("cpu_offload") != nil || c.keyword("offload_policy") != nil {
+		j.Offload.Offer(Offload{Optimizer: "cpu", Params: "cpu"}, c.origin())
+	}
+	for _, name := range []string{"mixed_precision", "mp_policy"} {
+		if e := c.keyword(name); e != nil && e.Kind == python.Invoke {
+			policy := foundCall{e.Call, c.file, true}
+			if text, ok := textOf(policy.argument(0, "param_dtype")); ok && dtypeName(text) != "" {
+				j.Precision.Offer(dtypeName(text), policy.origin())
+			}
+		}
+	}
+}
+
+// loopDefaults fills what the text of a script says by its silence.
+func (r *reader) loopDefaults() {
+	j := r.job
+	script := r.source.files[0].Name
+	if len(r.source.modelCalls("from_pretrained")) > 0 {
+		r.defaultLoad()
+		r.defaultAttention()
+		j.FusedLoss.Offer("none", "default of "+r.installed("transformers"))
+	}
+	r.resolveAuto()
+	if !r.source.mentions("checkpointing", "checkpoint_wrapper", "utils.checkpoint", "checkpoint.checkpoint") {
+		j.Checkpointing.Offer("none", "nothing in "+script+" checkpoints activations")
+	}
+	if r.family.framework == "custom" && r.shardingLost == "" {
+		j.MasterFP32.Offer(false, script+" keeps no second copy of the weights")
+		if !r.source.mentions("autocast", "accelerator") && r.load.Known {
+			j.Precision.Offer(r.load.Value, "no autocast in "+script+": computes in the dtype of the weights, "+r.load.Origin)
+		}
+	}
+	if len(r.source.calls("backward")) == 1 && !r.source.mentions("accumul") && !r.hasNames("accum") {
+		j.GradAccum.Offer(1, "nothing in "+script+" accumulates gradients")
+	}
+}
+
+// hasNames reports whether a variable of the script has a word in its name.
+func (r *reader) hasNames(word string) bool {
+	for _, f := range r.source.files {
+		for _, a := range f.Assignments {
+			if containsAny(a.Target, []string{word}) {
+				return true
+			}
+		}
+		for name := range f.options {
+			if containsAny(name, []string{word}) {
+				return true
+			}
+		}
+	}
+	return false
+}

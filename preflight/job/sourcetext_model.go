@@ -1,0 +1,385 @@
+package job
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"oomguard/preflight/job/python"
+)
+
+// modelClasses are the ends of class names whose from_pretrained loads weights.
+func isModelClass(name string) bool {
+	if python.EndsIn(name, "PeftModel", "PeftModelForCausalLM", "AutoPeftModelForCausalLM", "AutoPeftModel") {
+		return false
+	}
+	return strings.Contains(name, "ForCausalLM") || strings.Contains(name, "ForConditionalGeneration") || strings.Contains(name, "ForSequenceClassification") ||
+		strings.Contains(name, "ForSeq2Seq") || strings.Contains(name, "ForMaskedLM") || strings.Contains(name, "ForTokenClassification") ||
+		strings.Contains(name, "ForQuestionAnswering") || strings.Contains(name, "ForImage") || strings.Contains(name, "ForVision") ||
+		strings.HasSuffix(name, "LMHeadModel") || strings.HasSuffix(name, "LMHeadModelWithValueHead") || python.EndsIn(name, "AutoModel")
+}
+
+// usesModelConfig: TRL's own programs, whose adapters and quantisation ModelConfig decides. A user's script that imports its trainers
+// decides them itself.
+func (r *reader) usesModelConfig() bool { return r.family.framework == "trl" && !r.family.ownScript }
+
+// parsesItself: a script that makes its configuration in code, or takes its options by a parser of its own, is not one of TRL's programs
+// even if it has the name of one.
+func (r *reader) parsesItself() bool {
+	t := r.sourceText()
+	return t != nil && !t.parsesFields() && len(t.trainerCalls("Config", "Arguments")) > 0
+}
+
+// loadsItself: a user's script that calls from_pretrained gets transformers' default dtype, not that of TRL's trainers.
+func (r *reader) loadsItself() bool {
+	return r.family.ownScript && r.source != nil && len(r.source.modelCalls("from_pretrained")) > 0
+}
+
+// modelCalls are the calls that load a model's weights.
+func (t *sourceText) modelCalls(method string) []foundCall {
+	var found []foundCall
+	for _, c := range t.calls(method) {
+		base, _, _ := cutLast(c.file.Qualified(c.Callee))
+		if c.Receiver == nil && isModelClass(base) {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+// trained picks the call that loads the model which is trained: the only one, or the only one bound to a name that is model alone.
+func (t *sourceText) trained(calls []foundCall) (foundCall, bool) {
+	if len(calls) == 1 {
+		return calls[0], true
+	}
+	var named []foundCall
+	for _, c := range calls {
+		for _, a := range c.file.Assignments {
+			if a.Value != nil && a.Value.Kind == python.Invoke && innermost(a.Value.Call) == c.Call && (a.Target == "model" || a.Target == "self.model" || a.Target == "policy") {
+				named = append(named, c)
+			}
+		}
+	}
+	if len(named) == 1 {
+		return named[0], true
+	}
+	return foundCall{}, false
+}
+
+// innermost is the call at the start of a chain: f in f(...).to(...).train().
+func innermost(c *python.Call) *python.Call {
+	for c.Receiver != nil && c.Receiver.Kind == python.Invoke {
+		c = c.Receiver.Call
+	}
+	return c
+}
+
+// modelInSource reads which model the script loads, and how.
+func (r *reader) modelInSource() {
+	calls := r.source.modelCalls("from_pretrained")
+	if len(calls) == 0 {
+		r.newModelInSource()
+		return
+	}
+	c, ok := r.source.trained(calls)
+	if !ok {
+		r.job.Model.Unknown(fmt.Sprintf("%s and %s load models, and which one is trained is not known; give --model", calls[0].origin(), calls[1].origin()))
+		return
+	}
+	name := c.argument(0, "pretrained_model_name_or_path")
+	if text, ok := literalString(name); ok {
+		r.sourceArgument("model_name_or_path", text, c.file.from(name.Line, name))
+	} else if _, given := r.args["model_name_or_path"]; !given {
+		r.job.Model.Unknown(c.origin() + " loads a model whose name is decided when the script runs; give --model")
+	}
+	r.loadInSource(c)
+}
+
+func isLiteral(e *python.Expr) bool { return e != nil && e.Kind == python.Literal }
+
+// loadInSource reads the arguments of from_pretrained.
+func (r *reader) loadInSource(c foundCall) {
+	for _, name := range []string{"revision", "cache_dir"} {
+		if text, ok := literalString(c.keyword(name)); ok {
+			set := map[string]*Setting[string]{"revision": &r.revision, "cache_dir": &r.cacheDir}[name]
+			set.Offer(text, c.origin())
+		}
+	}
+	for _, name := range []string{"dtype", "torch_dtype"} {
+		e := c.keyword(name)
+		text, ok := textOf(e)
+		switch dtype := dtypeName(text); {
+		case e == nil:
+		case ok && text == autoDtype:
+			r.load.Offer(autoDtype, c.file.from(e.Line, e))
+		case ok && dtype != "":
+			r.load.Offer(dtype, c.file.from(e.Line, e))
+		case r.args["dtype"].text != "" || r.args["torch_dtype"].text != "":
+			// The command line gives it, and the script turns its word into a dtype.
+		default:
+			r.load.Withhold(fmt.Sprintf("%s passes %s, which is decided when the script runs (%s); give --precision", c.origin(), name, e))
+		}
+	}
+	r.castInSource(c)
+	if on, known := isFlag(c.keyword("use_flash_attention_2")); on && known {
+		r.job.Attention.Offer("flash_attention_2", c.origin())
+	}
+	switch e := c.keyword("attn_implementation"); {
+	case e == nil:
+	case isLiteral(e):
+		text, _ := textOf(e)
+		r.job.Attention.Offer(text, c.file.from(e.Line, e))
+	default:
+		r.job.Attention.Withhold(c.origin() + " passes attn_implementation, which is decided when the script runs")
+	}
+	r.quantInSource(c)
+}
+
+// castInSource reads .to(torch.bfloat16), .bfloat16() and .half() behind from_pretrained.
+func (r *reader) castInSource(c foundCall) {
+	casts := map[string]string{".bfloat16": "bf16", ".half": "fp16", ".float": "fp32"}
+	for _, f := range r.source.files {
+		for _, each := range f.Calls {
+			if each.Receiver == nil || each.Receiver.Kind != python.Invoke || innermost(each) != c.Call {
+				continue
+			}
+			if dtype := casts[each.Callee]; dtype != "" {
+				r.load = Setting[string]{Value: dtype, Known: true, Origin: f.at(each.Line)}
+			}
+			for _, e := range []*python.Expr{each.Arg(0, "dtype"), each.Arg(1, "dtype")} {
+				if text, ok := textOf(f.scope.Resolve(e, each.Place)); ok && each.Callee == ".to" && dtypeName(text) != "" {
+					r.load = Setting[string]{Value: dtypeName(text), Known: true, Origin: f.at(each.Line)}
+				}
+			}
+		}
+	}
+}
+
+// newModelInSource: a model that starts from random weights is described by a configuration.
+func (r *reader) newModelInSource() {
+	if calls := r.source.modelCalls("from_config"); len(calls) == 1 {
+		c := calls[0]
+		config := c.argument(0, "config")
+		if config != nil && config.Kind == python.Invoke && strings.HasSuffix(config.Call.Callee, "onfig.from_pretrained") {
+			named := c.file.scope.Resolve(config.Call.Arg(0, "pretrained_model_name_or_path"), config.Call.Place)
+			if name, ok := literalString(named); ok {
+				r.sourceArgument("model_name_or_path", name, c.origin())
+			}
+		}
+		r.load.Unknown(c.origin() + " makes the model from a configuration; give --precision")
+	}
+}
+
+// quantInSource reads quantization_config=BitsAndBytesConfig(...) and the older load_in_4bit=True.
+func (r *reader) quantInSource(c foundCall) {
+	j := r.job
+	for _, bits := range []struct {
+		name  string
+		quant Quant
+	}{{"load_in_4bit", Quant{Method: "bnb", Bits: 4, Type: "fp4", ComputeDtype: "fp32", Storage: "uint8"}}, {"load_in_8bit", Quant{Method: "bnb", Bits: 8, Type: "int8"}}} {
+		switch on, known := isFlag(c.keyword(bits.name)); {
+		case !known:
+			j.Quant.Withhold(c.origin() + " passes " + bits.name + ", which is decided when the script runs")
+		case on:
+			j.Quant.Offer(&bits.quant, c.origin())
+		}
+	}
+	config := c.keyword("quantization_config")
+	switch {
+	case config == nil:
+	case config.Kind == python.Invoke && python.EndsIn(config.Call.Callee, "BitsAndBytesConfig"):
+		r.bitsAndBytes(foundCall{config.Call, c.file, true})
+	case config.Kind == python.Invoke && python.EndsIn(config.Call.Callee, "GPTQConfig", "AwqConfig"):
+		j.Quant.Unknown(c.file.at(config.Line) + ": " + config.Call.Callee + " is not read; give --quant")
+	default:
+		why := fmt.Sprintf("%s passes quantization_config, which is decided when the script runs (%s); give --quant", c.origin(), config)
+		j.Quant.Withhold(why)
+		j.Method.Withhold(why)
+	}
+}
+
+// bitsAndBytes reads one BitsAndBytesConfig; its defaults are fp4, fp32 and uint8 (transformers/utils/quantization_config.py).
+func (r *reader) bitsAndBytes(c foundCall) {
+	four, known4 := isFlag(c.keyword("load_in_4bit"))
+	eight, known8 := isFlag(c.keyword("load_in_8bit"))
+	if !known4 || !known8 {
+		r.job.Quant.Withhold(c.origin() + ": whether weights are quantised is decided when the script runs")
+		return
+	}
+	switch {
+	case eight:
+		r.job.Quant.Offer(&Quant{Method: "bnb", Bits: 8, Type: "int8"}, c.origin())
+		return
+	case !four:
+		return
+	}
+	q := &Quant{Method: "bnb", Bits: 4, Type: "fp4", ComputeDtype: "fp32", Storage: "uint8"}
+	if text, ok := literalString(c.keyword("bnb_4bit_quant_type")); ok {
+		q.Type = text
+	}
+	q.Double, _ = isFlag(c.keyword("bnb_4bit_use_double_quant"))
+	if e := c.keyword("bnb_4bit_compute_dtype"); e != nil {
+		text, _ := textOf(e)
+		q.ComputeDtype = dtypeName(text)
+	}
+	if text, ok := textOf(c.keyword("bnb_4bit_quant_storage")); ok {
+		q.Storage = strings.TrimPrefix(text, "torch.")
+	}
+	r.job.Quant.Offer(q, c.origin())
+}
+
+// adapterInSource reads the adapter that the script gives to its trainer or wraps the model in.
+func (r *reader) adapterInSource() {
+	for _, c := range r.source.trainerCalls("Trainer") {
+		if config := c.keyword("peft_config"); config != nil {
+			r.adapterConfig(c, config)
+			return
+		}
+	}
+	for _, name := range []string{"get_peft_model", "add_adapter"} {
+		for _, c := range r.source.calls(name) {
+			position := map[string]int{"get_peft_model": 1, "add_adapter": 0}[name]
+			if python.EndsIn(c.Callee, "FastLanguageModel.get_peft_model", "FastModel.get_peft_model", "FastVisionModel.get_peft_model") {
+				continue
+			}
+			config := c.argument(position, map[string]string{"get_peft_model": "peft_config", "add_adapter": "adapter_config"}[name])
+			if !c.sure {
+				why := c.origin() + " adds adapters under a condition that is decided when the script runs; give --method"
+				r.job.Method.Withhold(why)
+				r.job.LoRA.Withhold(why)
+				return
+			}
+			if config != nil {
+				r.adapterConfig(c, config)
+				return
+			}
+		}
+	}
+	for _, c := range r.source.calls("PeftModel.from_pretrained", "AutoPeftModelForCausalLM.from_pretrained") {
+		position := map[bool]int{true: 0, false: 1}[strings.Contains(c.Callee, "AutoPeft")]
+		if name, ok := literalString(c.argument(position, "model_id")); ok {
+			r.sourceArgument("model_name_or_path", name, c.origin())
+		}
+	}
+}
+
+// adapterConfig reads LoraConfig(...) as one call.
+func (r *reader) adapterConfig(user foundCall, config *python.Expr) {
+	p := &r.adapter
+	hidden := func() {
+		why := fmt.Sprintf("%s passes an adapter's configuration that is decided when the script runs (%s); give --method", user.origin(), config)
+		r.job.Method.Withhold(why)
+		r.job.LoRA.Withhold(why)
+	}
+	if config.Kind != python.Invoke {
+		hidden()
+		return
+	}
+	c := foundCall{config.Call, user.file, true}
+	switch class := c.className(); {
+	case slices.Contains([]string{"LoraConfig", "AdaLoraConfig"}, class):
+	case slices.Contains([]string{"OFTConfig", "BOFTConfig", "HRAConfig"}, class):
+		r.job.Method.Offer("oft", c.origin())
+		return
+	case strings.HasSuffix(class, "Config"):
+		r.job.Method.Offer("adapter", c.origin())
+		return
+	default:
+		hidden()
+		return
+	}
+	p.use.Offer(true, c.origin())
+	r.loraInSource(c, map[string]int{"LoraConfig": 8}[c.className()])
+}
+
+// loraInSource reads LoRA's keywords, which get_peft_model of Unsloth shares with LoraConfig.
+func (r *reader) loraInSource(c foundCall, rank int) {
+	p := &r.adapter
+	lost := func(name string, e *python.Expr) {
+		r.job.LoRA.Withhold(fmt.Sprintf("%s passes %s, which is decided when the script runs (%s); give --lora-r and its kin", c.origin(), name, e))
+	}
+	for _, number := range []struct {
+		name string
+		set  *Setting[int]
+	}{{"r", &p.r}, {"init_r", &p.r}, {"lora_alpha", &p.alpha}} {
+		e := c.keyword(number.name)
+		if e == nil {
+			continue
+		}
+		if n, ok := e.Value.(int64); ok && n > 0 && n < 1<<30 {
+			number.set.Offer(int(n), c.file.from(e.Line, e))
+		} else {
+			lost(number.name, e)
+		}
+	}
+	if rank > 0 {
+		p.r.Offer(rank, "default of PEFT")
+	}
+	if e := c.keyword("lora_dropout"); e != nil {
+		text, _ := textOf(e)
+		if dropout, err := pythonFloat(text); err == nil && dropout >= 0 && dropout < 1 {
+			p.dropout.Offer(dropout, c.file.from(e.Line, e))
+		} else {
+			lost("lora_dropout", e)
+		}
+	}
+	for _, list := range []struct {
+		name string
+		set  *Setting[[]string]
+	}{{"target_modules", &p.targets}, {"modules_to_save", &p.save}} {
+		e := c.keyword(list.name)
+		if e == nil {
+			continue
+		}
+		if names, ok := c.texts(e); ok {
+			list.set.Offer(names, c.file.from(e.Line, e))
+		} else {
+			lost(list.name, e)
+		}
+	}
+	dora, _ := isFlag(c.keyword("use_dora"))
+	rslora, _ := isFlag(c.keyword("use_rslora"))
+	p.dora, p.rslora = p.dora || dora, p.rslora || rslora
+	if bias, ok := literalString(c.keyword("bias")); ok && bias != "none" {
+		p.bias = bias
+	}
+}
+
+// texts are a list's literal texts, or one text as a list.
+func (c foundCall) texts(e *python.Expr) ([]string, bool) {
+	if text, ok := literalString(e); ok {
+		return []string{text}, true
+	}
+	if e.Kind != python.List {
+		return nil, false
+	}
+	names := make([]string, len(e.Items))
+	for i, item := range e.Items {
+		text, ok := literalString(c.resolve(item))
+		if !ok {
+			return nil, false
+		}
+		names[i] = text
+	}
+	return names, true
+}
+
+// checkpointingInSource: a call in the script turns checkpointing on, whatever the arguments say.
+func (r *reader) checkpointingInSource() {
+	for _, c := range r.source.calls("gradient_checkpointing_enable") {
+		if c.sure {
+			r.job.Checkpointing.Offer("full", c.origin())
+		} else {
+			r.job.Checkpointing.Withhold(c.origin() + " turns it on under a condition that is decided when the script runs")
+		}
+	}
+	for _, c := range r.source.calls("prepare_model_for_kbit_training") {
+		on, known := true, true // its own default (peft/utils/other.py)
+		if e := c.argument(1, "use_gradient_checkpointing"); e != nil {
+			on, known = python.Truth(e)
+		}
+		if on && known && c.sure {
+			r.job.Checkpointing.Offer("full", c.origin()+": on by default")
+		}
+	}
+}

@@ -1,0 +1,301 @@
+package job
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"oomguard/preflight/job/document"
+	"oomguard/preflight/job/python"
+)
+
+// A scriptOption is one option that a script defines for its command line.
+type scriptOption struct {
+	names    []string // spellings, with their dashes
+	line     int
+	fallback *python.Expr // nil: none, which argparse makes None
+	place    python.Place
+	kind     optionValue
+	required bool
+}
+
+// optionValue says how a word becomes a value.
+type optionValue int
+
+const (
+	byLook  optionValue = iota // a number if it looks like one
+	asInt                      // type=int
+	asFloat                    // type=float
+	asText                     // type=str
+	asTruth                    // type=bool: any word that is not empty is true
+	asFlag                     // store_true
+	asUnset                    // store_false
+)
+
+// readOptions finds the options of argparse, click, absl, fire, typer and of dataclasses that a parser is made of.
+func (f *sourceFile) readOptions() {
+	f.options = map[string]*scriptOption{}
+	for _, c := range f.Calls {
+		name := f.Qualified(c.Callee)
+		switch {
+		case python.EndsIn(name, "add_argument"):
+			f.addArgument(c, "action")
+		case python.EndsIn(name, "click.option"):
+			f.addArgument(c, "is_flag")
+		case strings.Contains(name, "DEFINE_") && len(c.Args) > 1:
+			if dest, ok := literalString(c.Args[0]); ok {
+				f.options[dest] = &scriptOption{names: []string{"--" + dest}, line: c.Line, fallback: c.Args[1], place: c.Place}
+			}
+		case python.EndsIn(name, "fire.Fire", "typer.run") && len(c.Args) > 0:
+			f.addParameters(f.Function(c.Args[0].Text))
+		}
+	}
+	for _, fn := range f.Functions {
+		for _, d := range fn.Decorators {
+			if d.Kind == python.Invoke && python.EndsIn(d.Call.Callee, "command") {
+				f.addParameters(f.Function(fn.Name))
+			}
+		}
+	}
+	if len(f.CallsOf(dataclassParsers()...)) > 0 {
+		for _, class := range f.Classes {
+			f.addFields(class)
+		}
+	}
+}
+
+// dataclassParsers turn dataclasses into options.
+func dataclassParsers() []string {
+	return []string{"HfArgumentParser", "TrlParser", "H4ArgumentParser", "tyro.cli", "simple_parsing.parse", "ArgumentParserPlus"}
+}
+
+func literalString(e *python.Expr) (string, bool) {
+	if e == nil || e.Kind != python.Literal {
+		return "", false
+	}
+	text, ok := e.Value.(string)
+	return text, ok
+}
+
+// addArgument reads add_argument("--x", "-x", default=..., type=..., action=...), and click.option, which spells its flags otherwise.
+func (f *sourceFile) addArgument(c *python.Call, flagKeyword string) {
+	o := &scriptOption{line: c.Line, fallback: c.Keyword("default"), place: c.Place}
+	dest, _ := literalString(c.Keyword("dest"))
+	for _, e := range c.Args {
+		name, ok := literalString(e)
+		if !ok || !strings.HasPrefix(name, "-") {
+			continue // a positional argument
+		}
+		name, _, _ = strings.Cut(name, "/") // click's --x/--no-x
+		o.names = append(o.names, name)
+		if dest == "" && strings.HasPrefix(name, "--") {
+			dest = plainName(name)
+		}
+	}
+	if t := c.Keyword("type"); t != nil && t.Kind == python.Name {
+		o.kind = map[string]optionValue{"int": asInt, "float": asFloat, "str": asText, "bool": asTruth}[t.Text]
+	}
+	switch flag := c.Keyword(flagKeyword); {
+	case flag == nil:
+	case flag.Value == "store_true", flag.Value == true:
+		o.kind = asFlag
+	case flag.Value == "store_false":
+		o.kind = asUnset
+	}
+	if required := c.Keyword("required"); required != nil {
+		o.required, _ = python.Truth(required)
+	}
+	if len(o.names) > 0 && dest != "" && f.options[dest] == nil {
+		f.options[dest] = o
+	}
+}
+
+func plainName(option string) string {
+	return strings.ReplaceAll(strings.TrimLeft(option, "-"), "-", "_")
+}
+
+// addParameters makes a function's parameters options: what fire, click and typer call it with.
+func (f *sourceFile) addParameters(fn *python.Function) {
+	if fn == nil {
+		return
+	}
+	for _, k := range fn.Parameters {
+		o := f.options[k.Name] // click has declared it
+		if o == nil {
+			o = &scriptOption{names: []string{"--" + k.Name}, line: fn.Line, fallback: k.Value, place: fn.Place, required: k.Value == nil}
+		}
+		f.options[fn.Name+"("+k.Name+")"] = o
+	}
+}
+
+// addFields makes the fields of a dataclass options.
+func (f *sourceFile) addFields(class *python.Class) {
+	for _, field := range class.Fields {
+		if f.options[field.Target] == nil {
+			o := &scriptOption{names: []string{"--" + field.Target}, line: field.Line, fallback: python.FieldDefault(f.File, field.Value), place: field.Place}
+			o.required = o.fallback == nil
+			f.options[field.Target] = o
+		}
+	}
+}
+
+// value is what the option has in this run: the command line's word, or the default.
+func (o *scriptOption) value(f *sourceFile) *python.Expr {
+	r := f.text.r
+	if word, origin, given := o.given(r); given {
+		value, ok := o.convert(word)
+		if !ok {
+			return &python.Expr{Kind: python.Unknown, Line: o.line, Text: fmt.Sprintf("%s is %q, which is no value for it", origin, word)}
+		}
+		return &python.Expr{Kind: python.Literal, Line: o.line, Value: value, Text: origin}
+	}
+	origin := fmt.Sprintf("default of %s in %s", o.names[len(o.names)-1], f.at(o.line))
+	switch {
+	case o.kind == asFlag || o.kind == asUnset:
+		if o.fallback == nil {
+			return &python.Expr{Kind: python.Literal, Line: o.line, Value: o.kind == asUnset, Text: origin}
+		}
+	case o.required:
+		return &python.Expr{Kind: python.Unknown, Line: o.line, Text: o.names[len(o.names)-1] + " is not given"}
+	case o.fallback == nil:
+		return &python.Expr{Kind: python.Literal, Line: o.line, Text: origin}
+	}
+	value := *f.scope.Resolve(o.fallback, o.place)
+	if value.Kind == python.Literal {
+		value.Text = origin
+	}
+	return &value
+}
+
+// given finds the option among the script's words, and in the file of arguments that HfArgumentParser reads; the last one wins.
+func (o *scriptOption) given(r *reader) (word, origin string, given bool) {
+	for _, name := range o.names {
+		if a, ok := r.args[plainName(name)]; ok && a.node != nil && len(a.list) == 1 {
+			word, origin, given = a.text, a.origin, true
+		}
+	}
+	words := r.job.ScriptArgs
+	for i, each := range words {
+		option, text, attached := strings.Cut(each, "=")
+		negated := o.matches(strings.Replace(strings.Replace(option, "--no-", "--", 1), "--no_", "--", 1)) && !o.matches(option)
+		switch {
+		case negated:
+			word, origin, given = "false", "command line "+option, true
+		case !o.matches(option):
+		case attached:
+			word, origin, given = text, "command line "+option, true
+		case o.kind == asFlag || o.kind == asUnset || i+1 == len(words) || isOption(words[i+1]):
+			word, origin, given = "", "command line "+option, true
+		default:
+			word, origin, given = words[i+1], "command line "+option, true
+		}
+	}
+	return word, origin, given
+}
+
+func (o *scriptOption) isGiven(r *reader) bool {
+	_, _, given := o.given(r)
+	return given
+}
+
+func (o *scriptOption) matches(option string) bool {
+	for _, name := range o.names {
+		if strings.HasPrefix(option, "-") && plainName(option) == plainName(name) && (strings.HasPrefix(option, "--") == strings.HasPrefix(name, "--")) {
+			return true
+		}
+	}
+	return false
+}
+
+// convert makes a value of a word, as the option's type does.
+func (o *scriptOption) convert(word string) (any, bool) {
+	switch o.kind {
+	case asInt:
+		n, err := pythonInt(word)
+		return int64(n), err == nil
+	case asFloat:
+		n, err := pythonFloat(word)
+		return n, err == nil
+	case asText:
+		return word, true
+	case asTruth:
+		return word != "", true
+	case asFlag, asUnset:
+		if word == "" {
+			return o.kind == asFlag, true
+		}
+	case byLook:
+	}
+	if n, err := strconv.ParseInt(strings.ReplaceAll(word, "_", ""), 10, 64); err == nil {
+		return n, true
+	}
+	if n, err := pythonFloat(word); err == nil {
+		return n, true
+	}
+	if word == "" {
+		return true, true // a bare flag
+	}
+	if on, ok := document.ParseBool(word); ok && len(word) > 1 {
+		return on, true
+	}
+	return word, true
+}
+
+// literalText writes a literal as an argument.
+func literalText(value any) (string, bool) {
+	switch v := value.(type) {
+	case bool:
+		return strconv.FormatBool(v), true
+	case int64:
+		return strconv.FormatInt(v, 10), true
+	case float64:
+		return strconv.FormatFloat(v, 'g', -1, 64), true
+	case string:
+		return v, true
+	}
+	return "", false
+}
+
+// node turns a resolved value into a document's node, so that it is read like a file; ok is false when a part of it is not known.
+func (f *sourceFile) node(e *python.Expr, path string, at python.Place) (n *document.Node, ok bool) {
+	n = &document.Node{File: f.Name, Line: e.Line, Path: path}
+	switch e.Kind {
+	case python.Literal:
+		n.Value = e.Value
+		switch v := e.Value.(type) {
+		case int64:
+			n.Value = json.Number(strconv.FormatInt(v, 10))
+		case float64:
+			n.Value = json.Number(strconv.FormatFloat(v, 'g', -1, 64))
+		}
+		return n, true
+	case python.Name:
+		n.Value = e.Text
+		return n, true
+	case python.List:
+		items := make([]*document.Node, len(e.Items))
+		for i, item := range e.Items {
+			if items[i], ok = f.node(f.scope.Resolve(item, at), path, at); !ok {
+				return n, false
+			}
+		}
+		n.Value = items
+		return n, true
+	case python.Dict:
+		fields := map[string]*document.Node{}
+		for i, key := range e.Keys {
+			name, isText := literalString(key)
+			if !isText {
+				return n, false
+			}
+			if fields[name], ok = f.node(f.scope.Resolve(e.Items[i], at), strings.TrimPrefix(path+"."+name, "."), at); !ok {
+				return n, false
+			}
+		}
+		n.Value = fields
+		return n, true
+	case python.Unknown, python.Invoke, python.Operation, python.Index:
+	}
+	return n, false
+}

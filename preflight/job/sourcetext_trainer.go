@@ -1,0 +1,404 @@
+package job
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"oomguard/preflight/job/python"
+)
+
+// Scripts of users that build TrainingArguments, SFTConfig and LoraConfig in code. Their text is read call by call: literal keywords,
+// names that are bound to literals, and options of the command line that they pass on.
+
+// trainerClasses maps TRL's configurations and trainers to its programs, and Hugging Face's own to "".
+func trainerClasses() map[string]string {
+	classes := map[string]string{"TrainingArguments": "", "Seq2SeqTrainingArguments": "", "Trainer": "", "Seq2SeqTrainer": ""}
+	for stem, program := range map[string]string{"SFT": "sft", "DPO": "dpo", "KTO": "kto", "GRPO": "grpo", "RLOO": "rloo", "Reward": "reward", "PPO": "ppo",
+		"PPOv2": "ppo", "ORPO": "orpo", "CPO": "cpo", "GKD": "gkd"} {
+		classes[stem+"Config"], classes[stem+"Trainer"] = program, program
+	}
+	return classes
+}
+
+// trainerCalls finds the calls of such classes, and of the script's own classes that extend them. Names that other libraries use too
+// count only when they come from transformers or trl.
+func (t *sourceText) trainerCalls(suffixes ...string) []foundCall {
+	classes := trainerClasses()
+	var found []foundCall
+	for _, f := range t.files {
+		for _, c := range f.Calls {
+			name := f.Qualified(c.Callee)
+			if own := f.Class(c.Callee); own != nil && len(own.Bases) > 0 {
+				name = f.Qualified(own.Bases[0])
+			}
+			_, class, _ := cutLast(name)
+			_, known := classes[class]
+			suits := slices.ContainsFunc(suffixes, func(suffix string) bool { return strings.HasSuffix(class, suffix) })
+			if root, _, _ := strings.Cut(name, "."); !known || !suits || root != "transformers" && root != "trl" && root != "unsloth" && name != class {
+				continue
+			}
+			if holds, sure := f.scope.Holds(c.Place); holds || !sure {
+				found = append(found, foundCall{c, f, sure})
+			}
+		}
+	}
+	return found
+}
+
+// className is the class of a call without its modules; that of the base for a class of the script.
+func (c foundCall) className() string {
+	name := c.file.Qualified(c.Callee)
+	if own := c.file.Class(c.Callee); own != nil && len(own.Bases) > 0 {
+		name = own.Bases[0]
+	}
+	_, class, _ := cutLast(name)
+	return class
+}
+
+// recogniseSource judges a script by its text.
+func recogniseSource(r *reader) (family, bool) {
+	t := r.sourceText()
+	if t == nil {
+		return family{}, false
+	}
+	f := family{readsJSON: true, ownScript: true, fields: sourceFields}
+	switch program, at := t.trainerProgram(); {
+	case program != "":
+		f.framework, f.program, f.task, f.trainer, f.origin = "trl", program, trlTasks()[program], true, at
+		f.fields = func(r *reader) fieldSet { return joinFields(trlFields(r), sourceFields(r)) }
+		f.ownScript = !t.parsesClass("ModelConfig") // like TRL's own programs, from which such scripts are copied
+	case at != "":
+		f.framework, f.task, f.trainer, f.origin = "hf-trainer", taskInName(r.job.Script.Value), true, at
+	default:
+		return t.recogniseLoop(f)
+	}
+	return f, true
+}
+
+// trainerProgram is the program of TRL that the script does the work of, "" for Trainer itself; at is "" when it has neither.
+func (t *sourceText) trainerProgram() (program, at string) {
+	classes := trainerClasses()
+	for _, c := range t.trainerCalls("Config", "Trainer", "Arguments") {
+		if p := classes[c.className()]; p != "" {
+			return p, c.origin() + " calls " + c.className()
+		}
+		at = c.origin() + " calls " + c.className()
+	}
+	if at != "" {
+		return "", at
+	}
+	for _, f := range t.files {
+		for _, c := range f.CallsOf(dataclassParsers()...) {
+			for _, class := range namesIn(c.Args) {
+				if p, known := classes[class]; known {
+					return p, f.at(c.Line) + " parses " + class
+				}
+			}
+		}
+	}
+	return "", ""
+}
+
+// namesIn lists the last parts of the names among expressions, and among the items of lists.
+func namesIn(list []*python.Expr) []string {
+	var names []string
+	for _, e := range list {
+		if e.Kind == python.Name {
+			_, last, _ := cutLast(e.Text)
+			names = append(names, last)
+		}
+		names = append(names, namesIn(e.Items)...)
+	}
+	return names
+}
+
+// sourceFields are the options that a script's dataclasses add to those of TrainingArguments.
+func sourceFields(r *reader) fieldSet {
+	fields := fieldSet{}
+	t := r.sourceText()
+	if t == nil {
+		return fields
+	}
+	known := map[string]argumentKind{}
+	trainingFields().addTo(known)
+	for _, f := range t.files {
+		for _, name := range slices.Sorted(maps.Keys(f.options)) {
+			if _, ours := known[name]; !ours && !strings.Contains(name, "(") {
+				fields[wordArgument] += " " + name
+			}
+		}
+	}
+	return fields
+}
+
+func joinFields(a, b fieldSet) fieldSet {
+	for kind, names := range b {
+		a[kind] += " " + names
+	}
+	return a
+}
+
+// parsesFields reports whether the script's own parser takes the fields of TrainingArguments as options.
+func (t *sourceText) parsesFields() bool {
+	for _, c := range t.calls(dataclassParsers()...) {
+		for _, class := range namesIn(c.Args) {
+			if _, known := trainerClasses()[class]; known {
+				return true
+			}
+			if extendsTrainer(c.file, c.file.Class(class)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// readOwnScript reads a script of the user's, with a trainer of a library or a loop of its own.
+func (r *reader) readOwnScript() {
+	switch {
+	case r.usesModelConfig():
+		r.sourceProblems()
+		r.readTRL()
+	case r.family.trainer:
+		r.readSourceTrainer()
+	default:
+		r.readLoop()
+	}
+}
+
+// parsesClass reports whether the script's parser is given a dataclass of that name.
+func (t *sourceText) parsesClass(name string) bool {
+	for _, c := range t.calls(dataclassParsers()...) {
+		if slices.Contains(namesIn(c.Args), name) {
+			return true
+		}
+	}
+	return false
+}
+
+// readSourceTrainer reads a user's script with Trainer or a trainer of TRL.
+func (r *reader) readSourceTrainer() {
+	t := r.source
+	r.args = map[string]argument{}
+	r.sourceProblems()
+	if t.parsesFields() {
+		r.args = r.collectArguments(true)
+	}
+	r.configurationInSource()
+	for _, option := range []string{"model_name_or_path"} { // what the script's parser shares with TRL's and the examples'
+		if _, given := r.args[option]; !given && t.files[0].options[option] != nil {
+			r.takeOption(option)
+		}
+	}
+	if r.family.framework == "trl" || r.family.framework == "unsloth" {
+		r.trainerInSource()
+		r.fallbackTo("trl", r.family.program, trlHistory())
+		if r.asked("fp16") {
+			delete(r.fallbacks, "bf16")
+		}
+	}
+	r.adapterInSource()
+	r.modelInSource()
+	r.checkpointingInSource()
+	r.readSettings()
+	r.packingInSource()
+}
+
+// sourceProblems tells of code that Python would refuse.
+func (r *reader) sourceProblems() {
+	for _, f := range r.source.files[:1] {
+		for _, problem := range f.Problems {
+			r.problem(problem)
+		}
+	}
+}
+
+// takeOption makes an option of the script's own parser an argument.
+func (r *reader) takeOption(name string) {
+	f := r.source.files[0]
+	value := f.options[name].value(f)
+	if text, ok := textOf(value); ok {
+		r.args[name] = argument{text: text, list: []string{text}, origin: value.Text}
+	}
+}
+
+// configurationInSource merges what the script passes to TrainingArguments and its kin below the command line.
+func (r *reader) configurationInSource() {
+	calls := r.source.trainerCalls("Config", "Arguments")
+	if len(calls) > 1 { // one for each branch, or one that another task uses
+		calls = slices.DeleteFunc(calls, func(c foundCall) bool { return !c.sure })
+	}
+	if len(calls) > 1 {
+		why := fmt.Sprintf("%s and %s both make a configuration", calls[0].origin(), calls[1].origin())
+		for name := range withheldBy(r.job) {
+			r.withholdArgument(name, why)
+		}
+		return
+	}
+	for _, c := range calls {
+		list, complete := c.file.scope.Keywords(c.Call)
+		for _, k := range list {
+			r.argumentInSource(c.file, k.Name, k.Value, c.Place)
+		}
+		if !complete {
+			r.optionsInSource(c)
+		}
+	}
+	for _, f := range r.source.files {
+		for _, class := range f.Classes {
+			if extendsTrainer(f, class) {
+				r.fieldsInSource(f, class)
+			}
+		}
+		for _, a := range f.Assignments {
+			if base, name, dotted := cutLast(a.Target); dotted && isArgumentsName(base) && a.Key == nil && withheldBy(r.job)[name] != nil {
+				r.assignmentInSource(f, name, a)
+			}
+		}
+	}
+}
+
+// extendsTrainer reports whether a class of the script extends TrainingArguments or one of TRL's configurations.
+func extendsTrainer(f *sourceFile, class *python.Class) bool {
+	if class == nil || len(class.Bases) == 0 {
+		return false
+	}
+	_, base, _ := cutLast(f.Qualified(class.Bases[0]))
+	_, known := trainerClasses()[base]
+	return known
+}
+
+// fieldsInSource reads the defaults of a class that extends TrainingArguments.
+func (r *reader) fieldsInSource(f *sourceFile, class *python.Class) {
+	for _, field := range class.Fields {
+		if field.Value != nil {
+			r.argumentInSource(f, field.Target, python.FieldDefault(f.File, field.Value), field.Place)
+		}
+	}
+}
+
+// optionsInSource: a call with **kwargs that the file does not decide is taken to pass the script's own options on by their names.
+func (r *reader) optionsInSource(c foundCall) {
+	kinds := r.argumentKinds()
+	for name := range c.file.options {
+		if _, known := kinds[name]; known {
+			if _, given := r.args[name]; !given {
+				r.takeOption(name)
+			}
+		}
+	}
+}
+
+// assignmentInSource reads training_args.name = value behind the constructor.
+func (r *reader) assignmentInSource(f *sourceFile, name string, a *python.Assignment) {
+	holds, known := f.scope.Holds(a.Place)
+	switch {
+	case !known:
+		r.withholdArgument(name, f.at(a.Line)+" changes it under a condition")
+	case holds:
+		delete(r.args, name)
+		r.argumentInSource(f, name, a.Value, a.Place)
+	}
+}
+
+// argumentInSource merges one keyword below what the command line gave.
+func (r *reader) argumentInSource(f *sourceFile, name string, e *python.Expr, at python.Place) {
+	if _, given := r.args[name]; given {
+		return
+	}
+	value := f.scope.Resolve(e, at)
+	origin := f.from(e.Line, value)
+	text, ok := textOf(value)
+	a := argument{text: text, list: []string{text}, origin: origin}
+	switch {
+	case present(value) == nil:
+		return
+	case ok:
+	case value.Kind == python.List || value.Kind == python.Dict:
+		n, whole := f.node(value, name, at)
+		if !whole {
+			r.withholdArgument(name, origin+": "+name+" has a part that is not a literal")
+			return
+		}
+		var err error
+		if a, err = nodeArgument(n); err != nil {
+			return
+		}
+	default:
+		r.withholdArgument(name, fmt.Sprintf("%s passes %s, which is decided when the script runs (%s)", origin, name, value))
+		return
+	}
+	r.args[name] = a
+}
+
+// withheldBy maps arguments to what nobody knows when their value is hidden in the script.
+func withheldBy(j *Job) map[string][]fact {
+	return map[string][]fact{
+		"per_device_train_batch_size": {&j.MicroBatch}, "gradient_accumulation_steps": {&j.GradAccum}, "bf16": {&j.Precision}, "fp16": {&j.Precision},
+		"optim": {&j.Optimizer}, "gradient_checkpointing": {&j.Checkpointing}, "max_length": {&j.SeqLen}, "max_seq_length": {&j.SeqLen},
+		"packing": {&j.Packing}, "use_liger_kernel": {&j.FusedLoss}, "loss_type": {&j.FusedLoss}, "activation_offloading": {&j.ActivationOffload},
+		"attn_implementation": {&j.Attention}, "deepspeed": {&j.Sharding, &j.Offload, &j.Precision, &j.ParamDtype, &j.MasterFP32, &j.DeepSpeed},
+		"fsdp": {&j.Sharding, &j.FSDPVersion, &j.Offload}, "beta": {&j.RefModel}, "precompute_ref_log_probs": {&j.RefModel},
+	}
+}
+
+func (r *reader) withholdArgument(name, why string) {
+	for _, f := range withheldBy(r.job)[name] {
+		f.Withhold(why)
+	}
+}
+
+// trainerInSource reads what TRL's trainers themselves took as arguments before their configurations did (until 0.13), and the models
+// that they are given.
+func (r *reader) trainerInSource() {
+	for _, c := range r.source.trainerCalls("Trainer") {
+		list, _ := c.file.scope.Keywords(c.Call)
+		for _, k := range list {
+			if slices.Contains([]string{"max_seq_length", "packing", "beta"}, k.Name) {
+				r.argumentInSource(c.file, k.Name, k.Value, c.Place)
+			}
+		}
+		if name, ok := literalString(c.argument(0, "model")); ok {
+			r.sourceArgument("model_name_or_path", name, c.origin())
+		}
+		if ref := c.keyword("ref_model"); ref != nil {
+			r.job.RefModel.Offer(true, c.origin()+" is given a reference model")
+		}
+	}
+}
+
+// sourceArgument makes a text of the script an argument, unless the command line gave it.
+func (r *reader) sourceArgument(name, text, origin string) {
+	if _, given := r.args[name]; !given {
+		r.args[name] = argument{text: text, list: []string{text}, origin: origin}
+	}
+}
+
+// packingInSource: Trainer puts each row of the data set into its batch as it is. A script that joins rows itself says so in the names
+// of its functions.
+func (r *reader) packingInSource() {
+	script := filepath.Base(r.source.files[0].Name)
+	switch {
+	case r.source.mentions("group_texts", "constantlengthdataset"):
+		r.job.Packing.Offer(true, script+" joins texts and cuts full rows")
+	case r.source.mentions("pack", "concat", "chunk"):
+		r.job.Packing.Unknown(script + " may join rows; give --packing")
+	case r.family.framework == "hf-trainer":
+		r.job.Packing.Offer(false, "nothing in "+script+" joins rows, and Trainer takes each as it is")
+	}
+}
+
+// sourceDefaults fills what nobody said, by the framework behind the script.
+func (r *reader) sourceDefaults() {
+	switch {
+	case r.family.framework == "trl":
+		r.trlDefaults()
+	case r.family.trainer:
+		r.trainerDefaults()
+	default:
+		r.loopDefaults()
+	}
+}
