@@ -65,7 +65,7 @@ accuracy:
 	go test -run 'Accuracy|Simulated' -v ./preflight/estimate
 
 # simulate: trainings of small models of every family, counted without a GPU (preflight/estimate/lab): makes anew what
-# TestSimulatedFamilies compares with. Takes half an hour. Needs transformers, peft and accelerate beside torch (made with 5.24.0,
+# TestSimulated* compare with. Takes an hour or two. optimizers.py names the optimizer packages that it did not find. Needs transformers, peft and accelerate beside torch (made with 5.24.0,
 # 0.21.2 and 1.15.0); EXTRA names a folder that has them, if torch's own Python has not.
 LAB := preflight/estimate/lab
 FAMILIES := preflight/estimate/testdata
@@ -75,6 +75,10 @@ simulate: python
 	$(WITH_TORCH) python $(LAB)/cases.py held-out > $(VENV)/held-out.json
 	$(WITH_TORCH) PYTHONPATH="$(EXTRA)" python $(LAB)/simulate.py $(VENV)/develop.json --out $(FAMILIES)/simulated_families.json
 	$(WITH_TORCH) PYTHONPATH="$(EXTRA)" python $(LAB)/simulate.py $(VENV)/held-out.json --out $(FAMILIES)/simulated_held_out.json
+	$(WITH_TORCH) PYTHONPATH="$(EXTRA)" python $(LAB)/adapters.py > $(VENV)/adapters.json
+	$(WITH_TORCH) PYTHONPATH="$(EXTRA)" python $(LAB)/simulate.py $(VENV)/adapters.json --out $(FAMILIES)/simulated_adapters.json
+	$(WITH_TORCH) PYTHONPATH="$(EXTRA)" python $(LAB)/optimizers.py --out $(FAMILIES)/simulated_optimizers.json
+	$(WITH_TORCH) PYTHONPATH="$(EXTRA)" python $(LAB)/simulate_sharded.py --out $(FAMILIES)/simulated_sharded.json
 
 clean:
 	rm -rf bin $(VENV) $(TOOLS)

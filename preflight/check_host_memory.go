@@ -74,12 +74,16 @@ func (f Facts) hostNeeds(n int64) []hostNeed {
 	if load > 0 {
 		needs = append(needs, hostNeed{fmt.Sprintf("%d ranks loading the whole model", n), saturate(n, load), sure})
 	}
-	if f.Job != nil && f.Job.Offload.Value.Optimizer == "cpu" && f.parameters() > 0 {
-		// fp32 master weights and Adam's two fp32 states: 12 bytes a trainable parameter, divided among all ranks. DeepSpeed's own
-		// rule (estimate_zero2_model_states_mem_needs) says 16 with gradients; the smaller number is certain.
-		world := max(int64(f.Job.WorldSize.Or(int(n))), 1)
-		share := float64(f.trainable()) * 12 * float64(n) / float64(world)
-		needs = append(needs, hostNeed{"the offloaded optimizer", int64(min(share, 1<<62)), true})
+	if f.Estimate != nil && f.Estimate.Host.PerNodeBytes > 0 {
+		host := f.Estimate.Host
+		names := make([]string, len(host.Parts))
+		for i, p := range host.Parts {
+			names[i] = p.What
+		}
+		needs = append(needs, hostNeed{"what is offloaded (" + strings.Join(names, ", ") + ")", host.PerNodeBytes, true})
+		if more := host.PerNodeHighBytes - host.PerNodeBytes; more > 0 { // CachingHostAllocator rounds pinned blocks up to powers of two
+			needs = append(needs, hostNeed{"rounding of pinned memory", more, false})
+		}
 	}
 	return needs
 }
@@ -92,13 +96,6 @@ func (f Facts) parameters() int64 {
 		return 0
 	}
 	return max(f.Job.ModelParams.Or(0), 0)
-}
-
-func (f Facts) trainable() int64 {
-	if f.Estimate != nil && f.Estimate.Model.TrainableParameters > 0 {
-		return f.Estimate.Model.TrainableParameters
-	}
-	return f.parameters()
 }
 
 // loadBytesPerParameter is the width in which the checkpoint is stored, or else that of the weights; fp32 when neither is known.

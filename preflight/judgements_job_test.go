@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"oomguard/checklists"
+	"oomguard/preflight/estimate"
 	"oomguard/preflight/model"
 )
 
@@ -113,6 +114,11 @@ func jobJudgements() []judgement {
 func hostJudgements() []judgement {
 	const pass, skip, warn, fail = checklists.Pass, checklists.Skip, checklists.Warn, checklists.Fail
 	available := func(n int64) func(*Facts) { return func(f *Facts) { f.Host.MemAvailableBytes = n } }
+	offloaded := func(bytes, high int64) func(*Facts) {
+		return func(f *Facts) {
+			f.Estimate.Host = estimate.HostMemory{PerNodeBytes: bytes, PerNodeHighBytes: high, Parts: []estimate.HostPart{{What: "optimizer states"}}}
+		}
+	}
 	shm := func(total, free int64) func(*Facts) {
 		return func(f *Facts) { f.Host.ShmTotalBytes, f.Host.ShmFreeBytes = total, free }
 	}
@@ -127,11 +133,10 @@ func hostJudgements() []judgement {
 		{"host-memory", "control group full", both(onCPU, func(f *Facts) { f.Host.CgroupLimitBytes, f.Host.CgroupUsageBytes = 10*gib, 11*gib }), fail, nil},
 		// CPU: 2 x 40 GiB.
 		{"host-memory", "CPU", both(onCPU, available(79*gib)), fail, []string{"79.00 GiB", "2 ranks training on the CPU: 80.00 GiB"}},
-		// ZeRO-Offload: 12 bytes x 4e9, all ranks on this node: 44.70 GiB.
-		{"host-memory", "offload", both(available(44*gib), func(f *Facts) { f.Job.Offload = set(f.Job.Offload.Value); f.Job.Offload.Value.Optimizer = "cpu" }), fail,
-			[]string{"the offloaded optimizer: 44.70 GiB"}},
-		{"host-memory", "offload over two nodes", both(available(44*gib), func(f *Facts) { f.Job.WorldSize = set(4); f.Job.Offload.Value.Optimizer = "cpu" }), pass,
-			[]string{"the offloaded optimizer: 22.35 GiB"}},
+		// ZeRO-Offload as the estimate counts it: 45 GiB of states on the node, which pinning may round up to 64 GiB.
+		{"host-memory", "offload", both(available(44*gib), offloaded(45*gib, 64*gib)), fail, []string{"what is offloaded (optimizer states): 45.00 GiB"}},
+		{"host-memory", "offload that pinning rounds up", both(available(70*gib), offloaded(45*gib, 64*gib)), warn, []string{"rounding of pinned memory: 19.00 GiB at most"}},
+		{"host-memory", "offload that fits", both(available(500*gib), offloaded(45*gib, 64*gib)), pass, nil},
 		{"host-memory", "absurd size", func(f *Facts) { f.Estimate.Model.Parameters = 1 << 62 }, warn, nil},
 		{"host-memory", "elsewhere", declared, skip, nil},
 		{"host-memory", "unknown memory", func(f *Facts) { f.Host = Host{}; f.HostErr = errors.New("no /proc") }, skip, []string{"no /proc"}},

@@ -82,8 +82,12 @@ func explainCommand(env environment) *cli.Command {
 			if !c.Args().Present() {
 				return usagef("explain needs a command: oomguard explain [flags] -- torchrun ...")
 			}
+			fetch, err := modelFetcher(c.Context, env, c)
+			if err != nil {
+				return err
+			}
 			j := job.Read(job.Sources{
-				Argv: c.Args().Slice(), Flags: givenJobFlags(c), Getenv: env.getenv, Dir: env.dir, GPUs: -1,
+				Argv: c.Args().Slice(), Flags: givenJobFlags(c), Getenv: env.getenv, Dir: env.dir, GPUs: -1, FetchModel: fetch,
 			})
 			command := monitor.NewScrubber(env.environ, j.Argv).Args(j.Argv)
 			doc := report.Explain{Schema: explainSchema, Command: command, Job: j, Versions: j.Versions, Problems: problems(j)}

@@ -201,8 +201,8 @@ func comparisonTable(rows []Comparison, u Units) Table {
 		{"rank", true}, {"stage", false}, {"predicted " + unit.Name, true}, {"measured " + unit.Name, true}, {"prediction off by", true}, {"what", false},
 	}}
 	for _, c := range rows {
-		if c.Stage == "other" || c.MeasuredBytes == nil && c.Stage == string(estimate.CheckpointSave) {
-			continue // no stage, and a save that did not happen: only in the JSON
+		if c.Stage == "other" || c.MeasuredBytes == nil && (c.Stage == string(estimate.Eval) || c.Stage == string(estimate.CheckpointSave)) {
+			continue // no stage, and an evaluation or a save that did not happen: only in the JSON
 		}
 		row := cells(fmt.Sprint(c.Rank), c.Stage, optional(c.PredictedBytes, unit), optional(c.MeasuredBytes, unit), "", memory)
 		if c.ErrorPercent != nil {

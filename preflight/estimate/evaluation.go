@@ -50,6 +50,8 @@ func (s *scenario) evaluationBatch() int64 {
 	const trainerDefault = 8 // per_device_eval_batch_size (transformers/training_args.py)
 	rows := max(s.batch/s.rowsPerSample(), 1)
 	switch given := s.scriptWord("--per_device_eval_batch_size"); {
+	case s.job.EvalBatch.Or(0) > 0 && int64(s.job.EvalBatch.Value) <= maxTokens/s.seq:
+		rows = int64(s.job.EvalBatch.Value)
 	case parsePositive(given) > 0 && parsePositive(given) <= maxTokens/s.seq:
 		rows = parsePositive(given)
 	case s.huggingFace() && s.evaluates():
@@ -69,6 +71,9 @@ func (s *scenario) evaluationBatch() int64 {
 
 // evaluates says that the command asks for evaluation. Where it does not, the stage is a smaller version of training's forward pass.
 func (s *scenario) evaluates() bool {
+	if s.job.EvalBatch.Known {
+		return s.job.EvalBatch.Value > 0
+	}
 	strategy := s.scriptWord("--eval_strategy")
 	if strategy == "" {
 		strategy = s.scriptWord("--evaluation_strategy")

@@ -124,8 +124,10 @@ func parallelKeys() []Key {
 
 // optimizerNames are the names of the job vocabulary; optimizers.go of estimate knows their state.
 func optimizerNames() []string {
-	return []string{"adamw", "adamw_fused", "adamw_loop", "adamw_8bit", "adamw_4bit", "paged_adamw", "paged_adamw_8bit", "cpu_adam", "adafactor", "sgd", "sgd_momentum",
-		"lion", "lion_8bit", "paged_lion", "paged_lion_8bit", "adagrad", "rmsprop", "rmsprop_8bit", "ademamix", "ademamix_8bit", "lomo", "adalomo", "muon"}
+	return []string{"adamw", "adamw_fused", "adamw_loop", "adamw_8bit", "adamw_torch_8bit", "adamw_4bit", "paged_adamw", "paged_adamw_8bit", "cpu_adam",
+		"stable_adamw", "schedule_free_adamw", "adafactor", "adafactor_torch", "sgd", "sgd_momentum", "lion", "lion_8bit", "paged_lion", "paged_lion_8bit", "adagrad",
+		"rmsprop", "rmsprop_8bit", "ademamix", "ademamix_8bit", "paged_ademamix", "paged_ademamix_8bit", "lomo", "adalomo", "muon",
+		"galore_adamw", "galore_adamw_8bit", "galore_adafactor", "apollo_adamw"}
 }
 
 // A quantWord is one value of --quant.
