@@ -24,7 +24,9 @@ func judgeJobConsistent(f Facts, _ checklists.Params) checklists.Verdict {
 		wrong = append(wrong, "the job would stop at its start: "+why)
 	}
 	for _, err := range f.Job.Problems {
-		wrong = append(wrong, err.Error())
+		if text := err.Error(); text != f.Job.WillFail.Or("") { // a contradiction is both
+			wrong = append(wrong, text)
+		}
 	}
 	if len(wrong) > 0 {
 		return failed(strings.Join(wrong, "; "), "correct what is named there; oomguard explain shows where every setting comes from")

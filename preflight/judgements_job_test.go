@@ -83,6 +83,10 @@ func jobJudgements() []judgement {
 		{"job-consistent", "contradiction", func(f *Facts) { f.Job.WillFail = set("batch 7 is not 2 x 2 x 2") }, fail, []string{"batch 7"}},
 		{"job-consistent", "unreadable", func(f *Facts) { f.Job.Problems = []error{errors.New("ds.json:3: bad"), errors.New("x.yaml: bad")} }, fail,
 			[]string{"ds.json:3: bad; x.yaml: bad", "oomguard explain"}},
+		{"job-consistent", "a contradiction said once", func(f *Facts) {
+			f.Job.WillFail = set("ds.json:3: bad")
+			f.Job.Problems = []error{errors.New("ds.json:3: bad"), errors.New("x.yaml: bad")}
+		}, fail, []string{"at its start: ds.json:3: bad; x.yaml: bad"}},
 		{"job-consistent", "will not fail", func(f *Facts) { f.Job.WillFail = set("") }, pass, nil},
 		{"job-consistent", "no job", noJob, skip, nil},
 
