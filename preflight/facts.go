@@ -104,6 +104,7 @@ type Earlier struct {
 	When      time.Time
 	JobKey    string // JobKey and RemedyKey of its job
 	RemedyKey string
+	Model     string // the job's model as given; "" unknown
 	// Measured: its stages were measured, not only its devices sampled.
 	Measured   bool
 	PeakBytes  int64  // highest device memory of a rank; 0 unknown

@@ -100,6 +100,9 @@ func (r measuredRow) versions(j *job.Job) {
 		}
 		j.Versions[name] = version
 	}
+	if strings.Contains(r.Framework, "torchtitan") && (strings.Contains(r.Framework, "2024") || strings.Contains(r.Framework, "early 2025")) {
+		j.Versions["torchtitan"] = "0.0.2" // its first release on PyPI, 0.1.0, is of June 2025
+	}
 	if strings.Contains(r.Framework, "litgpt") && j.Versions["bitsandbytes"] == "" {
 		j.Versions["bitsandbytes"] = "0.42.0" // the one that litgpt asked for through 2024
 	}
@@ -194,7 +197,7 @@ func (r measuredRow) work(j *job.Job) error {
 		j.ScriptArgs = append(j.ScriptArgs, "optimizer_in_bwd=True")
 	}
 	if r.Compile {
-		j.ScriptArgs = append(j.ScriptArgs, "compile=True")
+		offer(&j.Compile, true)
 	}
 	return r.megatronArguments(j)
 }

@@ -24,6 +24,7 @@ type block struct {
 	lowRank                             map[string]adapter  // LoRA by module
 	branches                            map[*tensor]*tensor // inputs of adapters, where modules share one
 	fusedQKV                            bool                // q, k and v come out of one product
+	compiled                            bool                // torch.compile has fused what stands between matrix products
 	dense                               bool                // this layer of a mixture of experts has one MLP for all tokens
 	autocast                            bool
 	kind                                string    // of attention
@@ -48,7 +49,7 @@ func (r *rank) block() *block {
 	}
 	b := &block{rank: r, tokens: r.tokens(), h: h, q: heads * d, kv: kvHeads * d, i: ceilDiv(a.Intermediate, r.tp), heads: heads, kvHeads: kvHeads,
 		c: r.precision.compute, w: r.precision.unsharded(), stream: r.precision.stream, trainable: !r.adapters(),
-		quirk: quirkOf(a), elements: map[string]int64{}, lowRank: map[string]adapter{}, branches: map[*tensor]*tensor{}, autocast: r.precision.autocast, kind: r.attention}
+		quirk: quirkOf(a), elements: map[string]int64{}, lowRank: map[string]adapter{}, branches: map[*tensor]*tensor{}, autocast: r.precision.autocast, kind: r.attention, compiled: r.compiled()}
 	b.keepsInputs = b.trainable || r.keepsFrozenInputs()
 	if a.PostNorm && b.autocast {
 		b.stream = 4 // autocast's LayerNorm puts out fp32, whatever the weights are
@@ -167,7 +168,7 @@ func (b *block) layer() *graph {
 		for _, n := range b.elements { // whatever no step has claimed appears by the end
 			norms += n
 		}
-		b.ops[0].grads += b.precision.grad * norms
+		b.ops[b.firstTrained()].grads += b.precision.grad * norms
 	}
 	return b.graph
 }
@@ -203,7 +204,7 @@ func (b *block) feedForward(x *tensor, width int64) *tensor {
 		gate = b.linear(x, width, b.present(gateModules...)...)
 		up = b.linear(x, width, b.present(upModules...)...)
 	}
-	if b.megatron() { // the fused kernel keeps its input alone
+	if b.megatron() || b.compiled { // the fused kernel keeps its input alone
 		y := b.add(op{name: "activation", in: []*tensor{gate, up}, saves: []*tensor{gate, up}}, n, b.c)
 		return b.linear(y, b.h, b.present(downModules...)...)
 	}

@@ -78,6 +78,9 @@ func (b *block) projectLatent(x *tensor) (q, k, v *tensor) {
 
 // rotated is the rotary embedding; it keeps only the cosines and sines, which all layers share.
 func (b *block) rotated(x *tensor) *tensor {
+	if b.compiled {
+		return b.add(op{name: "rotate", in: []*tensor{x}}, x.n, x.width)
+	}
 	width := max(x.width, b.stream)
 	y := x
 	if b.quirk.rotary32 {
@@ -116,7 +119,7 @@ func (b *block) core(q, k, v *tensor) *tensor {
 		o.extra += width * b.batch * b.seq * b.seq // the additive mask that each layer makes of the boolean one
 	}
 	b.ops = append(b.ops, o)
-	if b.quirk.bothOrders && (b.cpu() || !masked && b.c < 4) { // memory-efficient attention has an order of its own
+	if b.quirk.bothOrders && !b.compiled && (b.cpu() || !masked && b.c < 4) { // memory-efficient attention has an order of its own
 		return b.copied(out)
 	}
 	return out
@@ -154,6 +157,9 @@ func (b *block) eagerCore(q, k, v *tensor, named []*tensor) *tensor {
 	}
 	q, k = b.lowered(q), b.lowered(k)
 	scores := b.add(op{name: "core", in: []*tensor{q, k}, saves: []*tensor{q, k}}, n, q.width)
+	if b.compiled {
+		return b.compiledProbabilities(scores, v)
+	}
 	raw := scores
 	scores = b.scaled(scores)
 	if b.arch.AttentionSoftcap {

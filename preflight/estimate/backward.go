@@ -111,10 +111,10 @@ func (m *builder) unitGradients() unitGradients {
 	width, part := m.precision.grad, m.layout.gradShards
 	g := unitGradients{
 		final: ceilDiv(width*count(m.trained, inUnit(finalUnit)), part),
-		layer: ceilDiv(width*m.oneLayer(m.trained), part),
+		layer: ceilDiv(width*m.oneTrained(), part),
 		first: ceilDiv(width*count(m.trained, inUnit(embeddingUnit)), part),
 	}
-	if m.tiedHere() && !m.adapters() {
+	if m.tiedHere() && m.trainsEnds() {
 		g.tied = width * m.tiedElements()
 		g.final += ceilDiv(g.tied, part)
 		g.first -= min(ceilDiv(g.tied, part), g.first)
@@ -155,7 +155,7 @@ func (m *builder) walkLayer(t *tape, at momentAt, held, produced int64) []Compon
 // output is alive while the embedding's own is made.
 func (m *builder) lastGradients(g unitGradients) int64 {
 	switch {
-	case m.adapters():
+	case !m.trainsEnds():
 		return 0
 	case g.tied > 0 && m.layout.gradsResident:
 		return 3 * g.tied

@@ -28,7 +28,7 @@ type tape struct {
 
 // tapeOf is a tape of layers like g.
 func (b *block) tapeOf(g *graph) tape {
-	t := tape{steps: g.steps(), layers: max(b.layers, 1), input: g.input.bytes(), keepsInput: g.keepsInput(), excess: g.excess()}
+	t := tape{steps: g.steps(), layers: max(b.recordedLayers(), 1), input: g.input.bytes(), keepsInput: g.keepsInput(), excess: g.excess()}
 	t.trailing = max(g.trailing(), t.excess)
 	for _, s := range t.steps {
 		t.layer += s.grads
@@ -81,7 +81,7 @@ func (r *rank) tape() (t tape, ok bool) {
 		d.dense = true
 		t.outside += n * (saved(d.layer().steps()) - saved(t.steps))
 	}
-	if r.first && t.checkpointed == 0 && r.frozenEmbeddings() {
+	if (r.first || r.freezes()) && t.checkpointed == 0 && r.frozenEmbeddings() {
 		g.frozenInput = true
 		t.spared = saved(t.steps) - saved(g.steps())
 	}
@@ -99,8 +99,12 @@ func (r *rank) tape() (t tape, ok bool) {
 		t.outside += 2 * b.stream * a.HeadDim * b.seq // cosines and sines
 	}
 	if r.last {
-		end := b.ending()
-		t.final, t.hidden = saved(end.steps()), end.unkept(b.hidden)
+		top := b.pastFrozen()
+		end := top.ending()
+		t.final, t.hidden = saved(end.steps()), end.unkept(top.hidden)
+		if b.compiled && t.checkpointed > 0 && !r.framework("torchtitan", "torchtune") { // one graph: the last norm's input is recomputed with the layer
+			t.final -= min(end.input.bytes(), t.final)
+		}
 		if b.frozenEmbeddings() && t.checkpointed == 0 && b.embeddingNorm() > 0 && !t.keepsInput { // the model still names what went into the first layer
 			t.embedding += t.input
 		}
@@ -110,7 +114,7 @@ func (r *rank) tape() (t tape, ok bool) {
 
 // frozenEmbeddings says that nothing in front of the layers is trained.
 func (r *rank) frozenEmbeddings() bool {
-	return r.adapters() && !slices.ContainsFunc(r.trained, func(w weight) bool { return w.unit == embeddingUnit })
+	return !r.trainsEnds() && !slices.ContainsFunc(r.trained, func(w weight) bool { return w.unit == embeddingUnit })
 }
 
 // denseLayers counts the layers of a mixture of experts that have no experts.

@@ -5,6 +5,8 @@
 // temporaries appear after both, and the first step has no optimizer state yet.
 package estimate
 
+import "slices"
+
 // DefaultActivationFactor is the factor of the rough rule batch x seq x hidden x layers x factor (bytes): what a layer keeps under
 // 16-bit training with full recomputation of its widest parts. Layers without checkpointing keep three times as much.
 const DefaultActivationFactor = 16
@@ -73,6 +75,7 @@ func predict(in Input) (*prediction, error) {
 	p.overhead.context += engine
 	p.overhead.contextLow += engine
 	p.overhead.contextHigh += engine
+	var peaks []StageMemory
 	for stage := range s.pp {
 		moments, err := s.rankOf(stage).moments(p.overhead)
 		if err != nil {
@@ -85,13 +88,47 @@ func predict(in Input) (*prediction, error) {
 				peak = m
 			}
 		}
-		p.moments = append(p.moments, moments)
+		p.moments, peaks = append(p.moments, moments), append(peaks, peak)
 		p.ranks = append(p.ranks, Rank{PipelineStage: int(stage), AllocatedBytes: peak.AllocatedBytes, DeviceBytes: peak.DeviceBytes})
 		if stage == 0 || peak.DeviceBytes > p.peak.DeviceBytes {
 			p.stages, p.peak, p.logits = stages, peak, largestLogits(moments)
 		}
 	}
+	if s.pp > 1 {
+		worst := slices.IndexFunc(peaks, func(m StageMemory) bool { return m.DeviceBytes == p.peak.DeviceBytes })
+		p.ranks[worst].Why = s.whyWorst(worst, peaks)
+	}
 	return p, nil
+}
+
+// whyWorst names the component in which a pipeline stage's peak exceeds that of the next highest most, and where that comes from.
+func (s *scenario) whyWorst(worst int, peaks []StageMemory) string {
+	var next StageMemory
+	for i, m := range peaks {
+		if i != worst && m.DeviceBytes > next.DeviceBytes {
+			next = m
+		}
+	}
+	most := Parameters
+	excess := func(c Component) int64 { return peaks[worst].Components[c] - next.Components[c] }
+	for c := range Context {
+		if excess(c) > excess(most) {
+			most = c
+		}
+	}
+	switch {
+	case excess(most) <= 0:
+		return "no more than another"
+	case most == Logits:
+		return "it makes the logits and the loss"
+	case most == Activations:
+		return "it holds the activations of most micro-batches in flight"
+	case worst == 0:
+		return "it holds the embeddings: more " + most.String()
+	case worst == len(peaks)-1:
+		return "it holds the output projection: more " + most.String()
+	}
+	return "more " + most.String()
 }
 
 func (p *prediction) perGPU() PerGPU {
@@ -107,6 +144,6 @@ func (p *prediction) perGPU() PerGPU {
 // trainable counts the trained parameters of the whole model.
 func (p *prediction) trainable() int64 {
 	whole := *p.scenario
-	whole.tp, whole.pp, whole.notes = 1, 1, notes{}
+	whole.tp, whole.pp, whole.ep, whole.notes = 1, 1, 1, notes{}
 	return count(whole.rankOf(0).trained, nil)
 }

@@ -100,7 +100,7 @@ func (m *builder) evaluationCasts() int64 {
 	switch {
 	case !m.precision.autocast:
 		return 0
-	case m.adapters():
+	case !m.trainsEnds():
 		return 2 * count(m.trained, func(w weight) bool { return isMatrix(w) && m.precision.param == 4 })
 	case quirkOf(m.arch).viewsWeights:
 		return 2 * (m.linear("") - m.linear(layerUnit))

@@ -121,7 +121,7 @@ func (r *rank) fsdpUnits() (unit, root fsdpUnit) {
 	case r.job.FSDPWrap.Or("") == "whole":
 		return fsdpUnit{}, fsdpUnit{r.unshardedBytes(nil), count(r.trained, nil)}
 	}
-	return fsdpUnit{ceilDiv(r.unshardedBytes(inUnit(layerUnit)), max(r.layers, 1)), r.oneLayer(r.trained)},
+	return fsdpUnit{ceilDiv(r.unshardedBytes(inUnit(layerUnit)), max(r.layers, 1)), r.oneTrained()},
 		fsdpUnit{r.unshardedBytes(outside), count(r.trained, outside)}
 }
 
@@ -166,7 +166,7 @@ func (m *builder) reduced(communication, gradients, activations, logits, live in
 // fsdpLayer is the backward pass through one layer and the reduction of its gradients, with what is gathered and what the reduction of
 // the layer before holds; kept are the activations of earlier layers, done the layers behind it.
 func (m *builder) fsdpLayer(gathered, waiting, kept, done int64) []Components {
-	f, layer := m.layout.fsdp, m.oneLayer(m.trained)
+	f, layer := m.layout.fsdp, m.oneTrained()
 	gradients := ceilDiv(m.precision.grad*done*layer, m.layout.gradShards)
 	whole := m.wholeHead()
 	if f.whole {
@@ -185,7 +185,7 @@ func (m *builder) fsdpLayer(gathered, waiting, kept, done int64) []Components {
 // wholeHead is the head's whole gradients, which wait for those of the rest of the root group.
 func (m *builder) wholeHead() int64 {
 	head := count(m.trained, inUnit(finalUnit))
-	if m.tiedHere() && !m.adapters() {
+	if m.tiedHere() && m.trainsEnds() {
 		head += m.tiedElements()
 	}
 	return m.layout.fsdp.wide * head

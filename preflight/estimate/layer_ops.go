@@ -160,6 +160,8 @@ func (b *block) withAdapter(x, y *tensor, a adapter) *tensor {
 func (b *block) norm(x *tensor, width int64) *tensor {
 	rows := x.n / max(width, 1)
 	switch {
+	case b.compiled:
+		return b.compiledNorm(x, rows)
 	case b.megatron(): // Transformer Engine's kernels keep the input and the statistics, for RMSNorm too
 		return b.add(op{name: "norm", in: []*tensor{x}, saves: []*tensor{x}, extra: 8 * rows}, x.n, b.c)
 	case b.arch.NormKind != "layer":
@@ -226,6 +228,9 @@ func (b *block) pythonLayerNorm(x *tensor, rows int64) *tensor {
 
 // activation is the function between the MLP's products. Functions written in Python keep their intermediates.
 func (b *block) activation(x *tensor) *tensor {
+	if b.compiled {
+		return b.compiledActivation(x)
+	}
 	keep := func(saves []*tensor, extra, temp int64, width int64) *tensor {
 		return b.add(op{name: "activation", in: []*tensor{x}, saves: saves, extra: extra, temp: temp}, x.n, width)
 	}

@@ -74,7 +74,7 @@ func (r *rank) lossMemory() lossMemory {
 		z := 12 * min(rule.chunk, tokens) * vocab
 		// backward adds up the chunks' gradients of the head, one beside the sum of those before, and keeps those of its inputs
 		head := tokens * r.arch.Hidden * c
-		if !r.adapters() {
+		if r.trainsEnds() {
 			head += 2 * vocab * r.arch.Hidden * c
 		}
 		return lossMemory{forward: z, backward: z, working: head}
@@ -82,7 +82,7 @@ func (r *rank) lossMemory() lossMemory {
 		// chunks of next_pow2(T / ceil(V/h)) rows, the gradient of the input and that of the head's weight
 		rows := nextPowerOf2(ceilDiv(tokens, ceilDiv(vocab, max(r.arch.Hidden, 1))))
 		grads := tokens * r.arch.Hidden * c
-		if !r.adapters() {
+		if r.trainsEnds() {
 			grads += vocab * r.arch.Hidden * c
 		}
 		return lossMemory{forward: grads + 2*c*rows*vocab, backward: grads, gradient: grads}
@@ -91,6 +91,9 @@ func (r *rank) lossMemory() lossMemory {
 	}
 	if kind == "none" {
 		rule = r.eagerLoss()
+	}
+	if r.compilesLoss() {
+		return r.compiledLoss(tokens * vocab)
 	}
 	if c == 4 && rule.forward > 8 {
 		rule.forward = 8

@@ -18,6 +18,9 @@ func (s *scenario) settleMethod() error {
 		if s.lora == nil && s.quant == nil {
 			return nil
 		}
+	case "freeze":
+		s.settleFreeze()
+		return nil
 	case "lora", "qlora", "lora8bit":
 	default:
 		s.notes.assume("every weight is trained", fmt.Sprintf("method %q has no formula here", method), true)

@@ -69,6 +69,9 @@ func (s *scenario) settlePrecision() error {
 	if p.autocast {
 		p.stream = 4
 	}
+	if s.freezes() && p.autocast {
+		p.stream = s.baseWidth() // that of the frozen embeddings
+	}
 	if s.adapters() && !s.fsdp() {
 		p = s.adapterPrecision(p)
 	}

@@ -17,10 +17,11 @@ type scenario struct {
 	arch  *model.Architecture
 	notes notes
 
-	precision precision
-	optimizer optimizer
-	quant     *job.Quant // storage of frozen Linear weights; nil: not quantised
-	lora      *job.LoRA  // nil: every weight is trained
+	precision     precision
+	optimizer     optimizer
+	quant         *job.Quant // storage of frozen Linear weights; nil: not quantised
+	lora          *job.LoRA  // nil: every weight is trained
+	trainedLayers int64      // method freeze: the last that many layers are trained, or with a minus the first; 0: it is another method
 	// weightsOnly: the weights are quantised and nothing says what is trained beside them, so nothing else is counted.
 	weightsOnly bool
 
@@ -57,6 +58,9 @@ func newScenario(in Input) (*scenario, error) {
 	}
 	if p := s.arch.Parameters(); p <= 0 || p > maxParameters {
 		return nil, fmt.Errorf("estimate: %s has %d parameters: want 1 to %.0e", s.arch.Name, p, float64(maxParameters))
+	}
+	for _, text := range s.arch.Assumptions {
+		s.notes.assume(text, "what the model's config leaves open", false)
 	}
 	s.settleWords()
 	steps := []func() error{s.settleLayout, s.settleBatch, s.settleTask, s.settleMethod, s.settlePrecision, s.settleOptimizer}
@@ -109,6 +113,12 @@ func (s *scenario) settleWords() {
 	s.loss = j.FusedLoss.Or("none")
 	s.checkpointing = choose(s, j.Checkpointing, "none", "checkpointing")
 	s.offload = j.Offload.Or(job.Offload{})
+	if s.offload.Idle && s.offload != (job.Offload{Optimizer: "none", Params: "none", Idle: true}) {
+		s.notes.assume("nothing is offloaded at the peak", "what is offloaded comes back to the GPU while the model is trained", false)
+	}
+	if s.offload.Idle {
+		s.offload = job.Offload{Optimizer: "none", Params: "none"}
+	}
 	if s.attention == "" && s.sized() {
 		// transformers picks SDPA where torch has it; TRL, torchtitan and Lightning leave it so.
 		s.attention = choose(s, j.Attention, "sdpa", "attention")

@@ -46,7 +46,7 @@ func (r *rank) layout() layout {
 	if r.adapters() {
 		l.params += r.frozenBytes()
 	} else {
-		l.params += p.param * (count(r.base, nil) - n)
+		l.params += r.frozenWidth() * (count(r.base, nil) - n)
 	}
 	l.params += r.bufferBytes()
 	updated := n // elements that this rank's optimizer updates

@@ -24,6 +24,7 @@ type familyCase struct {
 	ParamDtype    string  `json:"param_dtype"`
 	Autocast      bool    `json:"autocast"`
 	Method        string  `json:"method"`
+	TrainedLayers int     `json:"trained_layers"`
 	R             int     `json:"lora_r"`
 	Targets       any     `json:"lora_targets"`
 	Dropout       float64 `json:"lora_dropout"`
@@ -94,6 +95,12 @@ func (c familyCase) input(t testing.TB, config []byte) Input {
 		}
 		if !c.Autocast {
 			j.Framework = known("lightning") // runs adapters without autocast, and lets go of the logits
+		}
+	}
+	if c.Method == "freeze" {
+		j.Method, j.TrainableLayers, j.BaseDtype = known("freeze"), known(c.TrainedLayers), known(dtype)
+		if c.AdapterFP32 == nil || *c.AdapterFP32 {
+			j.ParamDtype = known("fp32")
 		}
 	}
 	opt := DefaultOptions()

@@ -268,7 +268,7 @@ func (m *builder) residentGradients() int64 {
 // castCache is the 16-bit copies of fp32 weights that autocast makes outside the layers: those of the head's matrix product, alive until
 // its backward has run. The layers' own are among their activations.
 func (m *builder) castCache() int64 {
-	if !m.precision.autocast || m.adapters() && (m.quant != nil || m.baseWidth() < 4) {
+	if !m.precision.autocast || !m.trainsEnds() && (m.quant != nil || m.baseWidth() < 4) {
 		return 0
 	}
 	return 2 * (m.linear("") - m.linear(layerUnit))
@@ -280,6 +280,6 @@ func (m *builder) cachedCasts() int64 {
 	if !m.precision.autocast || m.adapters() || m.tape.layers == 0 || quirkOf(m.arch).viewsWeights {
 		return 0
 	}
-	casts := count(m.base, func(w weight) bool { return w.unit == layerUnit && w.Role == model.Linear })
+	casts := count(m.trained, func(w weight) bool { return w.unit == layerUnit && w.Role == model.Linear })
 	return 2 * casts / m.tape.layers * m.tape.checkpointed
 }

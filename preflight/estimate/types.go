@@ -126,6 +126,8 @@ type Rank struct {
 	PipelineStage  int   `json:"pipeline_stage"`
 	AllocatedBytes int64 `json:"allocated_bytes"`
 	DeviceBytes    int64 `json:"device_bytes"`
+	// Why says what makes the worst rank the worst; "" for the others, and where there is one stage.
+	Why string `json:"why,omitempty"`
 }
 
 // Estimate is the predicted memory of one GPU (schema oomguard.estimate/v1).

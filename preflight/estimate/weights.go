@@ -34,6 +34,7 @@ func (w weight) total() int64 { return w.repeat * w.elements }
 type rank struct {
 	*scenario
 	stage, layers int64
+	unfrozen      int64 // layers with weights that are trained, if not all are
 	first, last   bool
 	base          []weight // the model
 	whole         *rank    // the rank that this is one of two stacks of; nil: it has one stack
@@ -48,7 +49,7 @@ func (s *scenario) rankOf(stage int64) *rank {
 	} else {
 		r.placeUnits()
 	}
-	r.trained = slices.DeleteFunc(slices.Clone(r.base), func(w weight) bool { return w.Frozen })
+	r.trained = slices.DeleteFunc(slices.Clone(r.base), func(w weight) bool { return w.Frozen || w.Unused })
 	if s.adapters() {
 		r.trained = r.adapterWeights()
 	}
@@ -96,6 +97,9 @@ func unitKind(u model.Unit) string {
 }
 
 func (r *rank) place(u model.Unit, kind string, repeat int64) {
+	if kind == layerUnit && slices.ContainsFunc(u.Tensors, func(t model.Tensor) bool { return !t.Frozen }) {
+		r.unfrozen += repeat
+	}
 	for _, t := range u.Tensors {
 		w := r.slice(t, kind, repeat)
 		w.encoder = u.Name == encoderUnit
@@ -151,6 +155,14 @@ func (r *rank) oneLayer(ws []weight) int64 {
 		return 0
 	}
 	return ceilDiv(count(ws, inUnit(layerUnit)), r.layers)
+}
+
+// oneTrained is the elements of one layer's trained weights.
+func (r *rank) oneTrained() int64 {
+	if r.freezes() {
+		return ceilDiv(count(r.trained, inUnit(layerUnit)), max(r.unfrozen, 1))
+	}
+	return r.oneLayer(r.trained)
 }
 
 func largest(ws []weight) int64 {

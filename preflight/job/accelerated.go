@@ -65,8 +65,11 @@ func (r *reader) acceleratedDeepSpeed() {
 		}
 	}
 	r.acceleratedHalf(doc)
-	r.adoptDeepSpeed(&deepspeedFile{doc: doc, file: doc.File, filled: true, lenient: !r.family.huggingFace()})
+	r.adoptDeepSpeed(&deepspeedFile{doc: doc, file: doc.File, filled: true, lenient: !r.family.huggingFace() || r.ownLoop()})
 }
+
+// ownLoop: TRL's PPO makes an Accelerator of its own, past Trainer's comparisons (trl/trainer/ppo_trainer.py).
+func (r *reader) ownLoop() bool { return r.family.framework == "trl" && r.family.program == "ppo" }
 
 // refuseFields: accelerate refuses a configuration of its own that repeats what the DeepSpeed file owns (DeepSpeedPlugin,
 // _deepspeed_config_checks).

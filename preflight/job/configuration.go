@@ -87,6 +87,9 @@ func (c *configuration) words(paths ...string) Setting[[]string] {
 func read[T any](c *configuration, fallback T, paths []string, value func(*document.Node) (T, error)) Setting[T] {
 	n := c.find(paths...)
 	if n == nil {
+		if why := c.r.openWords(); why != "" {
+			return Setting[T]{Origin: "not seen, but " + why}
+		}
 		return Setting[T]{Value: fallback, Known: true, Origin: c.fallback}
 	}
 	v, err := value(n)
@@ -132,6 +135,7 @@ func (r *reader) lost(why string) {
 		&j.Checkpointing, &j.ActivationOffload, &j.Method, &j.LoRA, &j.Quant, &j.Sharding, &j.FSDPVersion, &j.FSDPWrap, &j.Offload, &j.TP, &j.PP, &j.CP, &j.EP, &j.Attention, &j.FusedLoss, &j.RefModel} {
 		f.Unknown(why)
 	}
+	r.adapter.lost = why
 	r.blocked = why
 }
 

@@ -287,6 +287,9 @@ func (r *reader) resolveDeepSpeed() {
 	stage, zero := strings.CutPrefix(j.Sharding.Value, "zero")
 	switch {
 	case !j.Sharding.Known:
+		if r.deepspeed == nil && r.family.huggingFace() && r.blocked == "" {
+			j.DeepSpeed.Offer(nil, "DeepSpeed is not used")
+		}
 		return
 	case r.deepspeed == nil && !zero, r.deepspeed != nil && !zero && j.Sharding.Value != "ddp":
 		j.DeepSpeed.Offer(nil, "DeepSpeed is not used")

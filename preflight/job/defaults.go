@@ -28,6 +28,7 @@ func (r *reader) trainerDefaults() {
 	r.defaultOptimizer()
 	r.defaultAttention()
 	r.evaluation(origin)
+	r.compilation(origin)
 	for _, offer := range []struct {
 		set   *Setting[string]
 		value string
@@ -38,6 +39,20 @@ func (r *reader) trainerDefaults() {
 	}
 	r.defaultLoad()
 	r.defaultPrecision()
+}
+
+// compilation: a backend or a mode alone turns torch_compile on, too (training_args.py).
+func (r *reader) compilation(origin string) {
+	set := &r.job.Compile
+	if on, given := r.boolean("torch_compile"); on || given && r.args["torch_compile_backend"].text == "" && r.args["torch_compile_mode"].text == "" {
+		set.Offer(on, r.args["torch_compile"].origin)
+	}
+	for _, name := range []string{"torch_compile_backend", "torch_compile_mode"} {
+		if a := r.args[name]; a.text != "" {
+			set.Offer(true, a.origin)
+		}
+	}
+	set.Offer(false, origin)
 }
 
 // evaluation: Trainer evaluates when do_eval or a strategy says so, with 8 rows unless told otherwise.
@@ -79,22 +94,19 @@ func (r *reader) defaultOptimizer() {
 	}
 }
 
-// defaultLoad resolves the dtype of from_pretrained: fp32 in transformers 4, the checkpoint's own in 5; TRL's scripts load in fp32
-// since 0.27 and in the checkpoint's own in 0.26.
+// defaultLoad resolves the dtype of from_pretrained: fp32 in transformers 4, the checkpoint's own in 5; TRL's trainers load in fp32
+// since 0.27. (0.26 means to load the checkpoint's own, but never passes it on: trl/trainer/utils.py, create_model_from_path.)
 func (r *reader) defaultLoad() {
 	assumed := " (if the script itself passes none)"
 	if r.family.origin != "" && r.family.framework == "trl" || r.family.packs || r.family.ownScript {
 		assumed = ""
 	}
 	trl27, trlKnown := r.atLeast("trl", 0, 27)
-	trl26, _ := r.atLeast("trl", 0, 26)
 	five, known := r.atLeast("transformers", 5)
 	isTRL := r.family.framework == "trl" && trlKnown && !r.loadsItself()
 	switch {
 	case isTRL && trl27:
 		r.load.Offer("fp32", "default of "+r.installed("trl"))
-	case isTRL && trl26:
-		r.load.Offer(autoDtype, "default of "+r.installed("trl"))
 	case known && five:
 		r.load.Offer(autoDtype, "default of "+r.installed("transformers")+assumed)
 	case known:

@@ -75,8 +75,9 @@ func (r *reader) deriveSharding() {
 		return
 	}
 	one := j.WorldSize.Known && j.WorldSize.Value == 1
-	hf := r.family.huggingFace()
+	hf := r.family.huggingFace() && !r.on("use_cpu") && !r.on("no_cuda") && !r.onVariable("ACCELERATE_USE_CPU") // DataParallel is for GPUs
 	switch {
+	case !hf && j.Sharding.Origin != "": // the framework's reader says why it is not known
 	case !j.WorldSize.Known:
 		j.Sharding.Unknown("the number of processes is not known; give --sharding")
 	case hf && (j.Launcher.Value == "python" || r.oneProcess) && one && r.visibleGPUs() > 1:
@@ -97,9 +98,11 @@ func (r *reader) deriveParallelism() {
 	j := r.job
 	const origin = "nothing names one"
 	for _, size := range []*Setting[int]{&j.TP, &j.PP, &j.CP, &j.EP} {
-		size.Offer(1, origin)
+		if size.Origin == "" { // otherwise it is named, but not known
+			size.Offer(1, origin)
+		}
 	}
-	if r.shardingLost == "" {
+	if r.shardingLost == "" && j.Offload.Origin == "" {
 		j.Offload.Offer(Offload{Optimizer: "none", Params: "none"}, origin)
 	}
 	if j.Sharding.Known && !strings.HasPrefix(j.Sharding.Value, "fsdp") {
@@ -190,6 +193,7 @@ func (r *reader) deriveAdapter() {
 		j.Method.Unknown("quantised weights are trained through adapters, and none are named; give --method")
 	case r.scriptUnseen():
 		j.Method.Unknown("the script decides, and it cannot be read here; give --method")
+	case !r.family.huggingFace() && j.Method.Origin != "": // named, but not known
 	default:
 		j.Method.Offer("full", "no adapter named")
 	}
@@ -258,25 +262,42 @@ func (r *reader) deriveWeights() {
 		r.adapterDtype()
 		r.quantComputeDtype()
 	}
+	if d := r.deepspeed; d != nil && d.half != "" && !d.open {
+		weights.Offer(d.half, d.origin+": DeepSpeed casts the whole model, frozen weights too")
+	}
 	if r.load.Known {
 		weights.Offer(r.load.Value, r.load.Origin)
 	}
 	weights.Unknown(r.load.Origin)
 }
 
-// adapterDtype: PEFT keeps adapters in fp32 over half-precision weights since 0.12 (autocast_adapter_dtype); TRL casts those of
-// quantised models to bf16.
+// trlCasts reports whether TRL's trainers cast the adapters of a model that bitsandbytes holds: all of them since 0.26 (DPO: 0.29), before
+// that those of 4-bit models where bf16 is on (trl/models/utils.py, prepare_peft_model; peft_module_casting_to_bf16).
+func (r *reader) trlCasts() bool {
+	q := r.job.Quant.Value
+	if r.family.framework != "trl" || q == nil || q.Method != "bnb" && q.Method != "bitsandbytes" {
+		return false
+	}
+	since := 26
+	if r.family.program == "dpo" {
+		since = 29
+	}
+	all, known := r.atLeast("trl", 0, since)
+	return !known || all || q.Bits == 4 && r.job.Precision.Value == "bf16"
+}
+
+// adapterDtype: PEFT keeps adapters in fp32 over half-precision weights since 0.12 (autocast_adapter_dtype).
 func (r *reader) adapterDtype() {
 	j := r.job
 	casts, known := r.atLeast("peft", 0, 12)
 	switch {
-	case r.family.framework == "trl" && j.Quant.Value != nil:
+	case r.trlCasts():
 		j.ParamDtype.Offer("bf16", "TRL casts the adapters of quantised models to bf16")
 	case known && !casts && r.load.Known:
 		j.ParamDtype.Offer(r.load.Value, r.installed("peft")+" gives adapters the dtype of the weights they adapt")
 	case known && !casts:
 		j.ParamDtype.Unknown(r.load.Origin)
-	case r.family.huggingFace():
+	case r.family.huggingFace(), r.family.framework == "open-instruct":
 		j.ParamDtype.Offer("fp32", "PEFT keeps adapters in fp32 (since 0.12)")
 	}
 }
@@ -302,11 +323,12 @@ func (r *reader) deriveRest() {
 	j.WillFail.Offer("", "nothing found")
 	switch task := j.Task.Value; {
 	case task == "dpo" || task == "kto" || task == "grpo" || task == "ppo":
-		j.RefModel.Unknown("whether " + task + " holds a second model is not read yet")
+		j.RefModel.Unknown("the script decides whether " + task + " holds a second model, and it cannot be read here")
 	case r.family.huggingFace(), len(j.Argv) == 0:
 		j.RefModel.Offer(false, "nothing names a reference model")
 	case r.scriptUnseen():
 		j.RefModel.Unknown("the script decides, and it cannot be read here")
+	case j.RefModel.Origin != "": // named, but not known
 	default:
 		j.RefModel.Offer(false, "assumed: nothing names a reference model")
 	}

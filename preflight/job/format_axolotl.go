@@ -32,6 +32,11 @@ type axolotl struct {
 func (r *reader) readAxolotlYAML() {
 	doc := r.axolotlDocument()
 	if doc == nil {
+		for _, word := range r.job.ScriptArgs {
+			if isArgumentFile(word) && !isFile(r.path(word)) {
+				r.fail(word+": no such file", "command line")
+			}
+		}
 		r.lost("axolotl's configuration could not be read")
 		return
 	}

@@ -122,7 +122,7 @@ func (r *reader) lightningDeepSpeed(a *configuration, origin string) {
 		} {
 			if on := a.flag(false, o.flag); on.Value {
 				device := a.word("cpu", o.device)
-				if err := document.Set(doc, fmt.Sprintf("zero_optimization.%s.device", o.section), device.Value, on.Origin); err != nil {
+				if err := document.Set(doc, fmt.Sprintf("zero_optimization.%s.device", o.section), device.Or("cpu"), on.Origin); err != nil {
 					r.problem(err)
 				}
 			}

@@ -75,7 +75,9 @@ func llamafactoryHistory() []fieldHistory {
 func (r *reader) readLLaMAFactory() {
 	args, err := r.llamafactoryArguments()
 	if err != nil {
-		r.problem(fmt.Errorf("arguments of LLaMA-Factory: %w", err))
+		err = fmt.Errorf("arguments of LLaMA-Factory: %w", err)
+		r.fail(err.Error(), "command line")
+		r.problem(err)
 		r.lost("the arguments of LLaMA-Factory could not be read")
 		return
 	}
@@ -322,8 +324,18 @@ func (r *reader) llamafactoryDtypes() {
 	}
 }
 
-// llamafactoryDefaults fills what nobody said.
+// llamafactoryDefaults fills what nobody said. Gemma 2 gets flash-attn where it is installed, and eager attention otherwise
+// (model/model_utils/attention.py).
 func (r *reader) llamafactoryDefaults() {
+	if r.args == nil { // they could not be read
+		return
+	}
 	r.applyFallbacks()
+	if a := r.job.Architecture; a != nil && a.Type == "gemma2" && !r.job.Attention.Known {
+		if r.versions["flash-attn"] != "" {
+			r.job.Attention.Offer("flash_attention_2", "LLaMA-Factory for gemma2 with "+r.installed("flash-attn"))
+		}
+		r.job.Attention.Withhold("LLaMA-Factory gives Gemma 2 flash_attention_2 where flash-attn is installed, and eager attention otherwise; give --attention")
+	}
 	r.trainerDefaults()
 }

@@ -87,8 +87,12 @@ func (m *megatron) precision() {
 	j := m.r.job
 	bf16, fp16 := m.flag("bf16"), m.flag("fp16")
 	if !bf16.Known || !fp16.Known {
+		why := bf16.Origin
+		if bf16.Known {
+			why = fp16.Origin
+		}
 		for _, f := range []fact{&j.Precision, &j.ParamDtype, &j.MasterFP32} {
-			f.Unknown(bf16.Origin)
+			f.Unknown(why)
 		}
 		return
 	}
@@ -147,7 +151,7 @@ func (m *megatron) sharding() {
 	j := m.r.job
 	for _, name := range []string{"use_megatron_fsdp", "use_custom_fsdp"} {
 		if fsdp := m.flag(name); fsdp.Value {
-			strategy := m.word("data_parallel_sharding_strategy", "no_shard")
+			strategy := m.fsdpStrategy(name)
 			words := map[string]string{"no_shard": "ddp", "optim": "dist-optim", "optim_grads": "fsdp-grad", "optim_grads_params": "fsdp-full"}
 			if word := words[strategy.Value]; word != "" {
 				j.Sharding.Offer(word, strategy.Origin+" with "+fsdp.Origin)
@@ -162,6 +166,17 @@ func (m *megatron) sharding() {
 		j.FSDPWrap.Offer("layers", "Megatron-LM wraps each layer")
 		return
 	}
+	if m.flag("deepspeed").Value {
+		switch stage := m.deepspeedStage(); {
+		case !stage.Known || stage.Value > 3:
+			j.Sharding.Unknown(stage.Origin)
+		case stage.Value > 0:
+			j.Sharding.Offer(fmt.Sprint("zero", stage.Value), stage.Origin)
+		default:
+			m.unsharded = true
+		}
+		return
+	}
 	switch distributed := m.flag("use_distributed_optimizer"); {
 	case !distributed.Known:
 		j.Sharding.Unknown(distributed.Origin)
@@ -170,6 +185,35 @@ func (m *megatron) sharding() {
 	default:
 		m.unsharded = true // none or ddp, by the number of replicas
 	}
+}
+
+// fsdpStrategy is what Megatron-LM's own FSDP shards: nothing unless told until core 0.17, everything since 0.18.
+func (m *megatron) fsdpStrategy(option string) Setting[string] {
+	const strategy = "data_parallel_sharding_strategy"
+	later, known := m.r.atLeast("megatron-core", 0, 18)
+	switch {
+	case m.given(strategy), m.open != "", !later && known, option == "use_custom_fsdp":
+		return m.word(strategy, "no_shard")
+	case later:
+		return m.word(strategy, "optim_grads_params")
+	}
+	return Setting[string]{Origin: "without --data-parallel-sharding-strategy nothing is sharded until megatron-core 0.17 and all is since 0.18, and the version is not known; give --versions megatron-core=... or --sharding"}
+}
+
+// deepspeedStage: the Megatron-LM that is built on DeepSpeed takes the stage of ZeRO from DeepSpeed's file; --zero-stage says the same
+// to the program, and is 1 unless given (Megatron-DeepSpeed, megatron/arguments.py).
+func (m *megatron) deepspeedStage() Setting[int] {
+	stage := m.size("zero_stage", 1)
+	file := m.word("deepspeed_config", "")
+	if file.Value == "" {
+		return stage
+	}
+	doc := m.r.loadDocument(file.Value)
+	if doc == nil {
+		return Setting[int]{Origin: file.Value + " could not be read"}
+	}
+	c := &configuration{r: m.r, doc: doc, fallback: "default of DeepSpeed"}
+	return c.number(0, "zero_optimization.stage")
 }
 
 // recomputation: which activations are made anew in the backward pass.
@@ -186,6 +230,9 @@ func (m *megatron) recomputation() {
 		j.ActivationOffload.Unknown(offload.Origin)
 	}
 	granularity := m.word("recompute_granularity", "")
+	if old := m.flag("checkpoint_activations"); old.Value && m.flag("deepspeed").Value { // Megatron-DeepSpeed kept the older option
+		j.Checkpointing.Offer("full", old.Origin)
+	}
 	if short := m.flag("recompute_activations"); short.Value {
 		granularity = Setting[string]{Value: "selective", Known: true, Origin: short.Origin}
 	} else if experts := m.flag("moe_layer_recompute"); experts.Value && granularity.Value == "" {
@@ -246,8 +293,10 @@ func (m *megatron) kernels() {
 	}
 	fusion, kind := m.flag("cross_entropy_loss_fusion"), m.word("cross_entropy_fusion_impl", "native")
 	switch {
-	case !fusion.Known || !kind.Known:
+	case !fusion.Known:
 		j.FusedLoss.Unknown(fusion.Origin)
+	case fusion.Value && !kind.Known:
+		j.FusedLoss.Unknown(kind.Origin)
 	case !fusion.Value:
 		j.FusedLoss.Offer("none", fusion.Origin)
 	default:

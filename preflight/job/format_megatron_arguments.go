@@ -96,6 +96,9 @@ func (m *megatron) words(words []string) {
 			continue
 		default:
 			m.abbreviated(option, values)
+			if !attached && len(words) > 0 && shell.Several(words[0]) && !holdsOptions(words[0]) { // the value of an option that is not read
+				words = words[1:]
+			}
 			continue
 		}
 		m.args[name] = a

@@ -27,7 +27,7 @@ func (m *megatron) refusals() {
 	if m.flag("group_query_attention").Value {
 		groups = m.size("num_query_groups", 1).Value
 	}
-	etp := m.size("expert_tensor_parallel_size", tp).Value
+	etp := max(m.size("expert_tensor_parallel_size", tp).Value, 1)
 	uneven := m.given("decoder_first_pipeline_num_layers") || m.given("decoder_last_pipeline_num_layers") || m.given("pipeline_model_parallel_layout") ||
 		m.given("num_virtual_stages_per_pipeline_rank")
 	staged := layers
@@ -48,7 +48,8 @@ func (m *megatron) refusals() {
 		{!positions.Known || !m.given("max_position_embeddings") || seq <= positions.Value, fmt.Sprintf("max_position_embeddings (%d) must be greater than or equal to seq_length (%d)", positions.Value, seq), positions.Origin},
 		{ep < 2 || experts > 0 || m.open != "", "num_moe_experts must be non None to use expert-parallel", j.EP.Origin},
 		{experts == 0 || divides(ep, experts), fmt.Sprintf("%d experts are not divisible by expert-model-parallel-size %d", experts, ep), expertsAt},
-		{ep < 2 || divides(product(max(etp, 1), ep, pp), world), fmt.Sprintf("world size (%d) is not divisible by expert tensor %d x expert %d x pipeline %d parallel size", world, etp, ep, pp), j.EP.Origin},
+		{ep < 2 || divides(product(etp, ep, pp), world), fmt.Sprintf("world size (%d) is not divisible by expert tensor %d x expert %d x pipeline %d parallel size", world, etp, ep, pp), j.EP.Origin},
+		{experts == 0 || tp < 2 || m.flag("sequence_parallel").Value || m.open != "", "When using expert parallelism and tensor parallelism, sequence parallelism must be used", j.TP.Origin},
 		{!m.given("num_experts") || !m.flag("moe_grouped_gemm").Value || j.ParamDtype.Or("bf16") == "bf16", "GroupedGEMM for MoE only supports bf16", expertsAt},
 	})
 	m.refuseOptions()
@@ -65,7 +66,7 @@ func (m *megatron) refuseOptions() {
 	m.check([]assertion{
 		{!m.given("model_parallel_size"), "--model-parallel-size is no longer valid, use --tensor-model-parallel-size", at("model_parallel_size")},
 		{!m.given("batch_size"), "--batch-size is no longer valid, use --micro-batch-size", at("batch_size")},
-		{!on("checkpoint_activations"), "--checkpoint-activations is no longer valid, use --recompute-activations", at("checkpoint_activations")},
+		{!on("checkpoint_activations") || on("deepspeed"), "--checkpoint-activations is no longer valid, use --recompute-activations", at("checkpoint_activations")},
 		{!on("use_custom_fsdp") || distributed, "--use-custom-fsdp is only supported with the distributed optimizer", at("use_custom_fsdp")},
 		{!on("fp8_param_gather") || distributed || on("use_torch_fsdp2") || on("use_megatron_fsdp"), "--fp8-param-gather is only supported with the distributed optimizer", at("fp8_param_gather")},
 		{!on("fp8_param_gather") || m.given("fp8_format") || m.open != "", "fp8_param must be used together with fp8 mode", at("fp8_param_gather")},

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"oomguard/preflight/job/shell"
 )
 
 // OpenRLHF trains with DeepSpeed: train_sft, train_dpo and others under the deepspeed launcher, train_ppo_ray on Ray. Up to 0.9 its
@@ -116,6 +118,9 @@ func (o *openrlhf) word(name, fallback string) Setting[string] {
 	if a := o.r.args[name]; a.text != "" {
 		return Setting[string]{Value: a.text, Known: true, Origin: a.origin}
 	}
+	if why := o.r.openWords(); why != "" {
+		return Setting[string]{Origin: "not seen, but " + why}
+	}
 	if fallback == "" {
 		return Setting[string]{Origin: "--" + name + " is not given"}
 	}
@@ -125,8 +130,14 @@ func (o *openrlhf) word(name, fallback string) Setting[string] {
 // size is a whole number, or the default of OpenRLHF.
 func (o *openrlhf) size(name string, fallback int) Setting[int] {
 	a, given := o.r.args[name]
+	if why := o.r.openWords(); !given && why != "" {
+		return Setting[int]{Origin: "not seen, but " + why}
+	}
 	if !given {
 		return Setting[int]{Value: fallback, Known: true, Origin: o.origin}
+	}
+	if why, unknown := shell.Unknown(a.text); unknown {
+		return Setting[int]{Origin: why}
 	}
 	n, err := pythonInt(a.text)
 	if err != nil || n < 0 || n > 1<<40 {
@@ -139,6 +150,9 @@ func (o *openrlhf) size(name string, fallback int) Setting[int] {
 func (o *openrlhf) flag(name string) Setting[bool] {
 	if a, given := o.r.args[name]; given {
 		return Setting[bool]{Value: true, Known: true, Origin: a.origin}
+	}
+	if why := o.r.openWords(); why != "" {
+		return Setting[bool]{Origin: "not seen, but " + why}
 	}
 	return Setting[bool]{Known: true, Origin: o.origin}
 }
@@ -223,7 +237,7 @@ func (o *openrlhf) sequence() {
 	}
 	j.SeqLen.take(o.size("max_len", o.program.length))
 	packing := o.flag("packing_samples")
-	j.Packing.Offer(packing.Value, packing.Origin)
+	j.Packing.take(packing)
 }
 
 // precision: --bf16 until 0.9.1, --param_dtype with the default bf16 since 0.9.2. DeepSpeed keeps an fp32 copy of half-precision weights;
@@ -237,6 +251,10 @@ func (o *openrlhf) precision() {
 		dtype, origin = dtypeName(named.Value), named.Origin
 	case bf16.Value:
 		dtype, origin = "bf16", bf16.Origin
+	case !bf16.Known:
+		for _, f := range []fact{&j.ParamDtype, &j.Precision, &j.MasterFP32} {
+			f.Unknown(bf16.Origin)
+		}
 	case o.dotted, known && later:
 		dtype, origin = "bf16", o.origin
 	case known:
@@ -258,6 +276,11 @@ func (o *openrlhf) precision() {
 func (o *openrlhf) optimizer() {
 	j := o.r.job
 	offload := o.flag("adam_offload")
+	if !offload.Known {
+		j.Offload.Unknown(offload.Origin)
+		j.Optimizer.Unknown(offload.Origin)
+		return
+	}
 	j.Offload.Offer(Offload{Optimizer: map[bool]string{true: "cpu", false: "none"}[offload.Value], Params: "none"}, offload.Origin)
 	switch name := o.word("optim", "adam"); {
 	case name.Value == "muon":
@@ -320,7 +343,10 @@ func (o *openrlhf) memory() {
 		set.take(degree)
 	}
 	checkpointing := o.flag("gradient_checkpointing")
-	j.Checkpointing.Offer(map[bool]string{true: "full", false: "none"}[checkpointing.Value], checkpointing.Origin)
+	if checkpointing.Known {
+		j.Checkpointing.Offer(map[bool]string{true: "full", false: "none"}[checkpointing.Value], checkpointing.Origin)
+	}
+	j.Checkpointing.Unknown(checkpointing.Origin)
 	j.ActivationOffload.Offer(false, "OpenRLHF has no option for it")
 	j.OptimizerInBackward.Offer(false, "DeepSpeed steps after the backward pass")
 	j.FusedLoss.Offer("none", "OpenRLHF computes the loss from whole logits")
@@ -333,6 +359,8 @@ func (o *openrlhf) memory() {
 		j.Attention.Offer("flash_attention_2", flash.Origin)
 	case packing.Value:
 		j.Attention.Offer("flash_attention_2", packing.Origin)
+	case !flash.Known:
+		j.Attention.Unknown(flash.Origin)
 	case o.dotted, known && since:
 		j.Attention.Offer("flash_attention_2", o.origin)
 	case known:

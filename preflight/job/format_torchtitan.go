@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	"oomguard/preflight/job/document"
+	"oomguard/preflight/job/shell"
 )
 
 // torchtitan with TOML files (until February 2026, v0.2.2: torchtitan/config/job_config.py, config/manager.py, train.py,
@@ -27,6 +29,22 @@ func recogniseTorchtitan(r *reader) (family, bool) {
 		return family{framework: "torchtitan", task: "pretrain", origin: "torchtitan's train"}, true
 	}
 	return family{}, false
+}
+
+// titanScript is what torchtitan's run_train.sh starts, which takes the number of processes and the configuration from the environment
+// (run_train.sh of v0.2.2 and of August 2026; run_llama_train.sh in 2024); nil when the environment names no configuration.
+func (r *reader) titanScript(name string) []string {
+	file, module, config := r.getenv("CONFIG_FILE"), r.getenv("MODULE"), r.getenv("CONFIG")
+	words := []string{"torchrun", "--nproc_per_node=" + cmp.Or(r.getenv("NGPU"), "8"), "--rdzv_backend", "c10d", "--rdzv_endpoint=localhost:0"}
+	switch {
+	case name == "run_llama_train.sh" && file != "":
+		return append(words, "train.py", "--job.config_file", file)
+	case name != "run_train.sh" || file == "" && module == "" && config == "":
+		return nil
+	case file != "":
+		return append(words, "-m", "torchtitan.train", "--job.config_file", file)
+	}
+	return append(words, "-m", "torchtitan.train", "--module", cmp.Or(module, "llama3"), "--config", cmp.Or(config, "llama3_debugmodel"))
 }
 
 func (r *reader) readTorchtitan() {
@@ -64,7 +82,7 @@ func titanArguments(words []string) []titanArgument {
 		}
 		a := titanArgument{path: strings.ReplaceAll(name, "-", "_"), text: text, word: words[i]}
 		var values []string
-		for !attached && i+1 < len(words) && !strings.HasPrefix(words[i+1], "--") {
+		for !attached && i+1 < len(words) && !strings.HasPrefix(words[i+1], "--") && (len(values) == 0 || !shell.Several(words[i+1])) {
 			i++
 			values = append(values, words[i])
 		}
@@ -101,7 +119,7 @@ func (r *reader) titanSettings(c *configuration) {
 	r.titanModel(c)
 	mesh, ok := r.titanMesh(c)
 	if !ok {
-		j.Sharding.Unknown("the parallel degrees are not known or do not fit the processes")
+		j.Sharding.Withhold("the parallel degrees are not known or do not fit the processes")
 	}
 	r.titanSharding(c, mesh, ok)
 	r.titanBatch(c, mesh, ok)
@@ -145,7 +163,22 @@ func (r *reader) titanMesh(c *configuration) (m titanMesh, ok bool) {
 			m.replicate, m.shard, m.cp, m.tp, m.pp, world), c.originOf("parallelism.data_parallel_shard_degree", "parallelism.data_parallel_replicate_degree", "parallelism.tensor_parallel_degree"))
 		return m, false
 	}
+	r.titanExperts(c, m)
 	return m, true
+}
+
+// titanExperts: experts are spread over ranks that share the rest of the model (parallel_dims.py).
+func (r *reader) titanExperts(c *configuration, m titanMesh) {
+	ep, etp := r.job.EP, c.size(1, "parallelism.expert_tensor_parallel_degree")
+	if ep.Or(1) < 2 || !etp.Known {
+		return
+	}
+	switch ranks := product(m.shard, m.cp, m.tp); {
+	case etp.Value != 1 && etp.Value != m.tp:
+		r.fail("AssertionError: Currently we only support ETP=TP or ETP=1", etp.Origin)
+	case ranks%product(etp.Value, ep.Value) != 0:
+		r.fail(fmt.Sprintf("AssertionError: expert parallelism over %d x %d ranks does not divide dp_shard(%d) * cp(%d) * tp(%d)", ep.Value, etp.Value, m.shard, m.cp, m.tp), ep.Origin)
+	}
 }
 
 // titanSharding decides sharding and precision, which depend on the mesh: FSDP computes in mixed precision itself, autocast does on one
@@ -156,8 +189,8 @@ func (r *reader) titanSharding(c *configuration, m titanMesh, ok bool) {
 	j.ParamDtype.take(dtype)
 	r.load.take(dtype)
 	mixed := titanDtype(c.word("bfloat16", "training.mixed_precision_param"))
-	if eight := r.titanFloat8(c); eight.Value {
-		j.Precision.Offer("fp8", eight.Origin)
+	if narrow := r.titanNarrow(c); narrow.Value != "" {
+		j.Precision.Offer(narrow.Value, narrow.Origin)
 	}
 	if !ok {
 		j.Precision.Unknown("it depends on the parallel degrees, which are not known")
@@ -191,17 +224,21 @@ func titanDtype(word Setting[string]) Setting[string] {
 	return word
 }
 
-// titanFloat8 reports whether linear layers compute in 8 bits.
-func (r *reader) titanFloat8(c *configuration) Setting[bool] {
+// titanNarrow is the precision of linear layers that compute in less than 16 bits; "" when they do not.
+func (r *reader) titanNarrow(c *configuration) Setting[string] {
 	converters := c.words("model.converters")
 	for _, word := range converters.Value {
 		for name := range strings.SplitSeq(word, ",") {
-			if last := name[strings.LastIndexByte(name, '.')+1:]; last == "float8" || last == "mx" {
-				return Setting[bool]{Value: true, Known: true, Origin: converters.Origin}
+			last := name[strings.LastIndexByte(name, '.')+1:]
+			if precision := map[string]string{"float8": "fp8", "mx": "fp8", "nvfp4": "fp4"}[last]; precision != "" {
+				return Setting[string]{Value: precision, Known: true, Origin: converters.Origin}
 			}
 		}
 	}
-	return c.flag(false, "float8.enable_float8_linear")
+	if old := c.flag(false, "float8.enable_float8_linear"); old.Value {
+		return Setting[string]{Value: "fp8", Known: true, Origin: old.Origin}
+	}
+	return Setting[string]{}
 }
 
 // titanBatch: the file gives rows of a rank and of all; accumulation follows. A pipeline works on its rows in smaller micro-batches.
@@ -230,9 +267,10 @@ func (r *reader) titanBatch(c *configuration, m titanMesh, ok bool) {
 		}
 	}
 	if m.pp > 1 {
-		rows := c.size(1, "parallelism.pipeline_parallel_microbatch_size")
-		if parts := c.find("experimental.pipeline_parallel_microbatches"); parts != nil {
-			rows = c.size(m.pp, "experimental.pipeline_parallel_microbatches")
+		rows := c.size(1, "parallelism.pipeline_parallel_microbatch_size", "experimental.pipeline_parallel_microbatch_size")
+		const parts = "experimental.pipeline_parallel_microbatches" // in 2024: their number, by default that of the stages
+		if old := c.find("experimental.pipeline_parallel_degree") != nil && c.find("experimental.pipeline_parallel_microbatch_size") == nil; old || c.find(parts) != nil {
+			rows = c.size(m.pp, parts)
 			rows.Value = max(1, local.Value/max(1, rows.Value))
 		}
 		if rows.Known && local.Value%rows.Value == 0 {

@@ -106,7 +106,7 @@ func (g *titanRegistry) build(doc *document.Node, fn *python.Function, depth int
 	if base := g.file.Function(value.Call.Callee); base != nil {
 		g.build(doc, base, depth+1)
 	} else {
-		g.sections(doc, value.Call)
+		g.sections(doc, value.Call, "")
 	}
 	if returned.Kind != python.Name {
 		return
@@ -118,14 +118,15 @@ func (g *titanRegistry) build(doc *document.Node, fn *python.Function, depth int
 	}
 }
 
-// sections turns the keywords of a Config call into the keys of a section.
-func (g *titanRegistry) sections(doc *document.Node, c *python.Call) {
+// sections turns the keywords of a Config call into the keys of a section; path is where it stands in the configuration, "" for the
+// whole.
+func (g *titanRegistry) sections(doc *document.Node, c *python.Call, path string) {
 	list, complete := g.file.scope.Keywords(c)
 	for _, k := range list {
 		g.put(doc, k.Name, k.Value, c.Place)
 	}
-	if !complete {
-		g.r.job.Sharding.Withhold(g.file.at(c.Line) + " passes arguments that are decided when it runs")
+	if why := g.file.at(c.Line) + " passes arguments that are decided when it runs"; !complete {
+		g.withhold(path, why)
 	}
 }
 
@@ -162,8 +163,10 @@ func (g *titanRegistry) section(doc *document.Node, path string, c *python.Call)
 		flavour, _ := literalString(g.file.scope.Resolve(c.Arg(0, "flavor"), c.Place))
 		section.Value = map[string]*document.Node{"name": text(family), "flavor": text(flavour)}
 		path = "model"
+		g.attention(c)
+		g.converters(section, c)
 	} else {
-		g.sections(section, c)
+		g.sections(section, c, path)
 		fields, _ := section.Value.(map[string]*document.Node)
 		fields["_class"] = text(strings.TrimSuffix(name, ".Config"))
 		for _, e := range c.Args {
@@ -173,30 +176,54 @@ func (g *titanRegistry) section(doc *document.Node, path string, c *python.Call)
 		}
 	}
 	if path == "model_converters" {
-		g.converters(doc, c)
-		return
+		path = "model"
+		g.converters(section, c)
 	}
 	if err := document.Put(doc, path, section); err != nil {
 		g.r.problem(err)
 	}
 }
 
-// converters lists the classes that change the model: Float8LinearConverter is float8.
-func (g *titanRegistry) converters(doc *document.Node, c *python.Call) {
-	list := g.file.scope.Resolve(c.Keyword("converters"), c.Place)
+// attention is the kernel that model_registry is told to use.
+func (g *titanRegistry) attention(c *python.Call) {
+	backend := c.Keyword("attn_backend")
+	if backend == nil {
+		return
+	}
+	word, _ := literalString(g.file.scope.Resolve(backend, c.Place))
+	kernels := map[string]string{"sdpa": "sdpa", "flex": "flex_attention", "flex_flash": "flex_attention", "varlen": "flash_attention_2"}
+	if kernel := kernels[word]; kernel != "" {
+		g.r.job.Attention.Offer(kernel, g.file.at(c.Line)+" attn_backend "+word)
+	}
+}
+
+// converters lists the classes that change the model: Float8LinearConverter is float8. They stand in a section of the configuration at
+// first, and in the call of model_registry since the summer of 2026.
+func (g *titanRegistry) converters(section *document.Node, c *python.Call) {
+	given := c.Keyword("converters")
+	if given == nil {
+		return
+	}
+	list := g.file.scope.Resolve(given, c.Place)
 	names := []*document.Node{}
 	for _, item := range list.Items {
 		if item.Kind != python.Invoke {
 			continue
 		}
-		for prefix, name := range map[string]string{"Float8": "float8", "MX": "mx"} {
-			if strings.HasPrefix(item.Call.Callee, prefix) {
+		_, class, _ := cutLast("." + strings.TrimSuffix(g.file.Qualified(item.Call.Callee), ".Config"))
+		for prefix, name := range map[string]string{"Float8": "float8", "MX": "mx", "NVFP4": "nvfp4", "LoRA": "lora"} {
+			if strings.HasPrefix(class, prefix) {
 				names = append(names, &document.Node{Value: name, File: g.file.Name, Line: item.Line})
 			}
 		}
+		if strings.HasPrefix(class, "LoRA") {
+			why := g.file.at(item.Line) + ": which modules get adapters is not read from a converter; give --method and --lora-r"
+			g.r.job.Method.Withhold(why)
+			g.r.job.LoRA.Withhold(why)
+		}
 	}
-	if err := document.Put(doc, "model.converters", &document.Node{Value: names, Path: "model.converters", File: g.file.Name, Line: c.Line}); err != nil {
-		g.r.problem(err)
+	if fields, ok := section.Value.(map[string]*document.Node); ok {
+		fields["converters"] = &document.Node{Value: names, Path: "model.converters", File: g.file.Name, Line: c.Line}
 	}
 }
 
@@ -209,7 +236,7 @@ func (g *titanRegistry) withhold(path, why string) {
 		"parallelism": {&j.Sharding, &j.TP, &j.PP, &j.CP, &j.EP}, "activation_checkpoint": {&j.Checkpointing}, "optimizer": {&j.Optimizer}, "loss": {&j.FusedLoss},
 		"model_spec": {&j.Model}, "training.mixed_precision_param": {&j.Precision},
 	} {
-		if strings.HasPrefix(path, prefix) {
+		if path == "" || strings.HasPrefix(path, prefix) || strings.HasPrefix(prefix, path+".") {
 			for _, f := range facts {
 				f.Withhold(why)
 			}

@@ -7,6 +7,8 @@ import (
 
 // titanRegistryText has the shapes of torchtitan's own registries of the spring of 2026 (torchtitan/models/llama3/config_registry.py).
 const titanRegistryText = `from torchtitan.components.optimizer import OptimizersContainer, OptimizersInBackwardContainer
+from torchtitan.components.lora import LoRAConverter
+from torchtitan.components.quantization import MXFP8LinearConverter
 from torchtitan.components.quantization.float8 import Float8LinearConverter
 from torchtitan.config import ActivationCheckpointConfig, ParallelismConfig, TrainingConfig
 from torchtitan.models.llama3 import model_registry
@@ -28,6 +30,12 @@ def float8():
     config = base()
     config.model_converters = ModelConvertersContainer.Config(converters=[Float8LinearConverter.Config()])
     config.training.seq_len = 2 * 4096
+    return config
+
+
+def narrow():
+    config = base()
+    config.model_spec = model_registry("8B", attn_backend="varlen", converters=[MXFP8LinearConverter.Config(), LoRAConverter.Config(rank=8)])
     return config
 
 
@@ -54,13 +62,14 @@ func TestTitanRegistry(t *testing.T) {
 		want  map[string]string
 		fails string
 	}{
-		{"--config base", map[string]string{"framework": "torchtitan", "model": `{"family":"llama3","flavor":"8B"}`, "model_params": "8030261248", "micro_batch": "2 @ exp/config_registry.py:13", "seq_len": "4096", "tp": "2",
+		{"--config base", map[string]string{"framework": "torchtitan", "model": `{"family":"llama3","flavor":"8B"}`, "model_params": "8030261248", "micro_batch": "2 @ exp/config_registry.py:15", "seq_len": "4096", "tp": "2",
 			"checkpointing": "full", "sharding": "fsdp-full", "optimizer": "adamw_fused", "grad_accum": "1", "precision": "bf16", "fused_loss": "none"}, ""},
+		{"--config narrow", map[string]string{"precision": "fp8", "attention": "flash_attention_2 @ exp/config_registry.py", "method": "unknown", "micro_batch": "2"}, ""}, // since the summer of 2026
 		{"--config=base --training.local_batch_size 4 --training.global_batch_size 32 --parallelism.tensor-parallel-degree=1",
 			map[string]string{"micro_batch": "4 @ command line", "grad_accum": "2", "tp": "1"}, ""}, // 32 / (4 x 4 ranks)
-		{"--config float8", map[string]string{"precision": "fp8", "seq_len": "8192 @ exp/config_registry.py:22"}, ""},
+		{"--config float8", map[string]string{"precision": "fp8", "seq_len": "8192 @ exp/config_registry.py:24"}, ""},
 		{"--config in_backward", map[string]string{"optimizer_in_backward": "true", "optimizer": "adamw", "checkpointing": "none"}, ""},
-		{"--config hidden", map[string]string{"micro_batch": "unknown: exp/config_registry.py:35", "seq_len": "4096"}, ""},
+		{"--config hidden", map[string]string{"micro_batch": "unknown: exp/config_registry.py:43", "seq_len": "4096"}, ""},
 		{"--config loops", nil, ""},
 		{"--config nothere", map[string]string{"micro_batch": "unknown: has no function nothere"}, "Config function 'nothere' not found"},
 	} {

@@ -49,7 +49,8 @@ func recogniseTorchtune(r *reader) (family, bool) {
 
 func (r *reader) readTorchtune() {
 	kind, place := recipeParts(r.job.Script.Value)
-	if r.job.Launcher.Value == "tune" && place == "distributed" && !r.job.NNodes.Known && r.getenv("RANK") == "" {
+	starts := strings.HasPrefix(kind, "async_") // its processes are Ray's
+	if r.job.Launcher.Value == "tune" && place == "distributed" && !starts && !r.job.NNodes.Known && r.getenv("RANK") == "" {
 		r.fail("RuntimeError: a distributed recipe in one process; start it with tune run --nproc_per_node N "+r.job.Script.Value, "command line")
 	}
 	r.startedAlone()
@@ -77,6 +78,10 @@ func (r *reader) readTorchtune() {
 	r.torchtuneParallel(c, place)
 	r.torchtuneModel(c, model)
 	r.torchtuneAdapter(c.below(model), c.word("", model+"._component_"))
+	if c.find("optimizer") == nil {
+		r.job.Optimizer.Unknown("the configuration has no optimizer; give --optimizer")
+		return
+	}
 	r.optimizerClass(c.word("", "optimizer._component_", "optimizer").Or(""), c.below("optimizer"), false, c.originOf("optimizer._component_", "optimizer"))
 }
 
@@ -275,7 +280,8 @@ func (r *reader) torchtuneMemory(c *configuration) {
 	case "ppo", "grpo":
 		j.RefModel.Offer(true, "the recipe holds the reference policy")
 	case "kd":
-		j.RefModel.Unknown("the recipe holds the teacher's model, which is not read yet")
+		teacher := c.word("", "teacher_model._component_")
+		j.RefModel.Unknown("the recipe holds the teacher " + teacher.Value + " too, a model of another size that is not counted (" + teacher.Origin + ")")
 	default:
 		j.RefModel.Offer(false, "the recipe holds one model")
 	}
@@ -298,7 +304,7 @@ func (r *reader) torchtuneParallel(c *configuration, place string) {
 	degrees := product(j.TP.Or(0), j.CP.Or(0), replicate.Or(0))
 	switch {
 	case world == 0 || degrees == 0 || !shard.Known:
-		j.Sharding.Unknown("the number of processes or a parallel degree is not known")
+		j.Sharding.Withhold("the number of processes or a parallel degree is not known")
 		return
 	case shard.Value < 0:
 		shard.Value = world / degrees
@@ -306,6 +312,7 @@ func (r *reader) torchtuneParallel(c *configuration, place string) {
 	if product(shard.Value, degrees) != world {
 		r.fail(fmt.Sprintf("AssertionError: Invalid parallel dims: replicate %d x shard %d x tp %d x cp %d != %d processes",
 			replicate.Value, shard.Value, j.TP.Value, j.CP.Value, world), shard.Origin)
+		j.Sharding.Withhold("the parallel degrees do not fit the processes")
 		return
 	}
 	keep := c.flag(true, "fsdp_reshard_after_forward")

@@ -15,6 +15,12 @@ func trlTasks() map[string]string {
 		"orpo": "dpo", "cpo": "dpo", "gkd": "kd"}
 }
 
+// trlExamples maps examples that have another name than the program whose arguments they take.
+func trlExamples() map[string]string {
+	return map[string]string{"reward_modeling": "reward", "prm": "reward", "ppo/ppo_tldr": "ppo", "gspo": "grpo", "sft_vlm": "sft", "dpo_vlm": "dpo", "mpo_vlm": "dpo", "grpo_vlm": "grpo",
+		"gspo_vlm": "grpo", "rloo_vlm": "rloo"}
+}
+
 // trlProgram is the program of TRL that a script is, by its place: "sft" for trl/scripts/sft.py; "" for others. sure is false for
 // examples/scripts/sft.py, which other projects have too.
 func trlProgram(script string) (program string, sure bool) {
@@ -23,8 +29,13 @@ func trlProgram(script string) (program string, sure bool) {
 		switch {
 		case slashes == "/-m trl.scripts."+name, strings.HasSuffix(slashes, "/trl/scripts/"+name+".py"):
 			return name, true
-		case strings.HasSuffix(slashes, "/examples/scripts/"+name+".py"):
+		case strings.HasSuffix(slashes, "/examples/scripts/"+name+".py"), strings.HasSuffix(slashes, "/examples/scripts/"+name+"/"+name+".py"):
 			return name, false
+		}
+	}
+	for name, program := range trlExamples() {
+		if strings.HasSuffix(slashes, "/examples/scripts/"+name+".py") {
+			return program, false
 		}
 	}
 	return "", false
@@ -102,7 +113,7 @@ func trlHistory() []fieldHistory {
 		{"learning_rate", "reward", since("5e-5", "0.24=1e-4")},
 		{"packing", "", since("false")},
 		{"activation_offloading", "", since("false")},
-		{"max_length", "sft", since("1024")}, // before 0.15 the tokenizer's longest, at most 1024
+		{"max_length", "sft gkd", since("1024")}, // before 0.15 the tokenizer's longest, at most 1024
 		{"max_length", "dpo kto reward rm orpo cpo", since("512", "0.14=1024")},
 		{"loss_type", "sft", since("nll", "1.6=chunked_nll")},
 		{"per_device_train_batch_size", "grpo", since("1", "0.15=8")},
@@ -139,12 +150,16 @@ func (r *reader) readTRL() {
 	r.job.ScriptArgs = command
 	if file != "" {
 		if err := r.readTRLConfig(file); err != nil {
-			r.problem(fmt.Errorf("--config of TRL: %w", err))
-			r.lostSharding("the file of --config could not be read")
+			err = fmt.Errorf("--config of TRL: %w", err)
+			r.fail(err.Error(), "command line --config")
+			r.problem(err)
+			r.lost("the file of --config could not be read")
+			r.args = nil
 			return
 		}
 	}
 	r.dropRemovedTRL()
+	r.dropUnusedTRL()
 	r.fallbackTo("trl", r.family.program, trlHistory())
 	if r.asked("fp16") {
 		delete(r.fallbacks, "bf16") // bf16 is on unless fp16 is
@@ -152,6 +167,11 @@ func (r *reader) readTRL() {
 	if r.on("use_liger_kernel") {
 		delete(r.fallbacks, "loss_type")
 		delete(r.unsaid, "loss_type")
+	}
+	if filepath.Base(r.job.Script.Value) == "sft_vlm.py" { // it sets max_length to None itself
+		delete(r.args, "max_length")
+		delete(r.fallbacks, "max_length")
+		r.unsaid["max_length"] = "sft_vlm.py does not cut its rows; give --seq-len"
 	}
 	r.readSettings()
 }
@@ -233,6 +253,9 @@ func (r *reader) trlIgnores(a argument) bool {
 
 // trlDefaults fills what nobody said, for TRL and for Trainer below it.
 func (r *reader) trlDefaults() {
+	if r.args == nil { // they could not be read
+		return
+	}
 	r.applyFallbacks()
 	r.trlLengths()
 	r.trlReference()
@@ -263,7 +286,12 @@ func (r *reader) trlLengths() {
 func (r *reader) trlReference() {
 	ref := &r.job.RefModel
 	beta := r.args["beta"]
+	plainly, origin := r.trlLoadsPlainly()
 	switch task := r.job.Task.Value; {
+	case task == "kto" && plainly:
+		ref.Offer(true, origin+", and a second one as reference, adapters or not")
+	case task == "kto" && r.adapter.use.Or(false) && r.versions["trl"] == "" && r.usesModelConfig():
+		ref.Unknown("TRL's kto script loaded a reference model beside adapters until 1.8, and the version is not known; give --versions trl=...")
 	case r.family.program == "orpo" || r.family.program == "cpo":
 		ref.Offer(false, r.family.program+" has no reference model")
 	case task == "sft" || task == "rm" || task == "":

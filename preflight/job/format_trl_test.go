@@ -46,6 +46,14 @@ func TestTRLDefaults(t *testing.T) {
 		{"", "grpo", "ref_model=unknown"},
 		{"1.2.0", "rloo", "ref_model=true"},
 		{"0.27.2", "sft", "param_dtype=fp32"}, // ModelConfig.dtype: float32
+		{"0.26.2", "sft", "param_dtype=fp32"}, // trainer/utils.py, create_model_from_path: its "auto" never reaches from_pretrained
+		{"0.16.1", "kto --use_peft --load_in_4bit --torch_dtype bfloat16", "ref_model=true method=lora param_dtype=fp32 base_dtype=fp32"},
+		{"1.8.0", "kto --use_peft --load_in_4bit", "ref_model=false method=qlora param_dtype=bf16"},
+		{"", "kto --use_peft", "ref_model=unknown"},
+		{"1.2.0", "reward --dtype bfloat16", "param_dtype=fp32"}, // scripts/reward.py passes the name alone until 1.5
+		{"1.5.0", "reward --dtype bfloat16", "param_dtype=bf16"},
+		{"0.21.0", "sft --load_in_8bit --use_peft", "method=lora8bit param_dtype=fp32"}, // peft_module_casting_to_bf16: 4 bits alone
+		{"0.29.0", "dpo --load_in_8bit --use_peft", "method=lora8bit param_dtype=bf16"},
 		{"0.25.1", "sft --dtype bfloat16 --load_in_4bit --use_peft", "method=qlora param_dtype=bf16 base_dtype=bf16"},
 	}
 	dir := models(t)

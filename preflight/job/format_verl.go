@@ -93,7 +93,9 @@ func (r *reader) verlConfig() *document.Node {
 	doc := &document.Node{Value: map[string]*document.Node{}}
 	if folder != "" && name != "" {
 		file := filepath.Join(folder, strings.TrimSuffix(name, ".yaml")+".yaml")
-		if _, err := os.Stat(r.path(file)); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		if packaged := verlPackaged(folder, name); packaged && !exists(r.path(folder), filepath.Base(file)) {
+			// verl's own file, beside the program: its settings are the defaults that are read here
+		} else if _, err := os.Stat(r.path(file)); err == nil || !errors.Is(err, fs.ErrNotExist) {
 			if doc = r.loadDocument(file); doc == nil {
 				return nil
 			}
@@ -112,6 +114,13 @@ func (r *reader) verlConfig() *document.Node {
 	}
 	document.Interpolate(doc, r.lookupEnv)
 	return doc
+}
+
+// verlPackaged reports whether a configuration is one that verl brings along: Hydra looks for a relative --config-path beside the program,
+// in verl/trainer.
+func verlPackaged(folder, name string) bool {
+	names := []string{"ppo_trainer", "ppo_megatron_trainer", "sft_trainer", "sft_trainer_engine"}
+	return filepath.Clean(folder) == "config" && slices.Contains(names, strings.TrimSuffix(name, ".yaml"))
 }
 
 // verl reads a configuration of main_ppo. The actor is the model that is trained.
@@ -146,7 +155,7 @@ func (v *verl) task() {
 	origin := estimator.Origin
 	critic := v.c.flag(estimator.Value == "gae", "critic.enable")
 	if critic.Value {
-		origin += "; a critic is trained beside the actor on the same GPUs, which is not counted yet"
+		origin += "; a critic is trained beside the actor on the same GPUs"
 	}
 	j.Task.Offer(task, origin)
 }
@@ -248,12 +257,21 @@ func (v *verl) batch() {
 		return
 	}
 	j.MicroBatch.take(micro)
-	v.accumulation(global, world, sequence.Or(1), micro)
+	model := sequence.Or(1) // ranks that share their rows
+	if v.megatron() {
+		const engine = verlActor + "megatron."
+		model = 1
+		for _, degree := range []string{"tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size"} {
+			model *= c.size(1, engine+degree).Or(1)
+		}
+	}
+	v.accumulation(global, world, model, micro)
 }
 
-func (v *verl) accumulation(global, world, sequence int, micro Setting[int]) {
+// accumulation: model is the number of ranks that work on the same rows.
+func (v *verl) accumulation(global, world, model int, micro Setting[int]) {
 	accum := &v.r.job.GradAccum
-	replicas := world / max(sequence, 1)
+	replicas := world / max(model, 1)
 	switch {
 	case global == 0 || replicas == 0 || !micro.Known:
 		accum.Unknown("mini-batch / replicas / micro-batch, which are not all known")

@@ -23,7 +23,8 @@ func (v *verl) sharding() {
 		offload.Params = "cpu"
 		origin += ", " + params.Origin
 	}
-	j.Offload.Offer(offload, origin)
+	offload.Idle = !policy.Value // update_actor loads both (workers/fsdp_workers.py); the policy is FSDP's own offloading
+	v.r.offerOffload(offload, origin, params, optimizer, policy)
 	j.CP.take(c.size(1, verlActor+"ulysses_sequence_parallel_size", config+"ulysses_sequence_parallel_size"))
 	const model = "actor_rollout_ref.model."
 	v.r.verlCheckpointing(c.flag(true, model+"enable_gradient_checkpointing"))
@@ -40,6 +41,20 @@ func (v *verl) sharding() {
 	default:
 		j.FusedLoss.Offer("none", fused.Origin+"; Liger's kernels leave whole logits too, from which verl computes the loss")
 	}
+}
+
+// offerOffload offers what is offloaded when all that decides it is known.
+func (r *reader) offerOffload(offload Offload, origin string, decided ...Setting[bool]) {
+	for _, d := range decided {
+		if !d.Known {
+			r.job.Offload.Unknown(d.Origin)
+			return
+		}
+	}
+	if offload.Idle && (offload.Optimizer != "none" || offload.Params != "none") {
+		origin += "; back on the GPU while the model is trained"
+	}
+	r.job.Offload.Offer(offload, origin)
 }
 
 // verlFSDP: fsdp is FSDP1. A size of the sharding group below all ranks is hybrid sharding (workers/sharding_manager).
@@ -91,7 +106,8 @@ func (v *verl) megatronParallel() {
 	if params.Value {
 		offload.Params = "cpu"
 	}
-	j.Offload.Offer(offload, optimizer.Origin)
+	offload.Idle = true
+	v.r.offerOffload(offload, optimizer.Origin, params, optimizer)
 	granularity := c.word("", engine+"override_transformer_config.recompute_granularity")
 	switch {
 	case !granularity.Known:
@@ -154,7 +170,8 @@ func (r *reader) readVerlSFT(c *configuration) {
 	if params.Value && (engine || c.flag(false, config+"cpu_offload").Value) {
 		offload = Offload{Optimizer: map[bool]string{true: offload.Optimizer, false: "cpu"}[engine], Params: "cpu"}
 	}
-	j.Offload.Offer(offload, params.Origin)
+	offload.Idle = engine
+	r.offerOffload(offload, params.Origin, params)
 	j.CP.take(c.size(1, "ulysses_sequence_parallel_size", config+"ulysses_sequence_parallel_size"))
 	r.verlCheckpointing(c.flag(true, model+"enable_gradient_checkpointing"))
 	j.ActivationOffload.take(c.flag(false, model+"enable_activation_offload"))

@@ -35,7 +35,7 @@ func (r *reader) readTrainingArguments() {
 	if on, given := r.boolean("packing"); given {
 		j.Packing.Offer(on, r.args["packing"].origin)
 	}
-	if r.family.packs {
+	if r.family.packs && !r.on("line_by_line") {
 		j.Packing.Offer(true, r.family.origin+" and cuts its text into full rows")
 	}
 	if r.family.pads {

@@ -193,6 +193,9 @@ func (r *reader) collectArguments(abbreviations bool) map[string]argument {
 		return args
 	}
 	args := parseArguments(words, r.grammarOf(abbreviations, "command line"))
+	if r.family.readsJSON && !r.family.strict && len(words) > 1 && isArgumentFile(words[0]) && strings.HasPrefix(words[1], "-") {
+		return r.argumentsBelow(args, words[0]) // alignment-handbook's parser, and many copies of it
+	}
 	if !abbreviations {
 		return args
 	}
@@ -207,6 +210,20 @@ func (r *reader) collectArguments(abbreviations bool) map[string]argument {
 		return args
 	}
 	for name, a := range parseArguments(strings.Fields(string(data)), r.grammarOf(true, file)) {
+		if _, given := args[name]; !given {
+			args[name] = a
+		}
+	}
+	return args
+}
+
+// argumentsBelow puts a file's arguments below those of the command line.
+func (r *reader) argumentsBelow(args map[string]argument, file string) map[string]argument {
+	below, err := r.argumentsIn(file)
+	if err != nil {
+		r.problem(fmt.Errorf("arguments of %s: %w", r.job.Script.Value, err))
+	}
+	for name, a := range below {
 		if _, given := args[name]; !given {
 			args[name] = a
 		}

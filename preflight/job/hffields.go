@@ -35,7 +35,7 @@ func trainingFields() fieldSet {
 			learning_rate weight_decay max_grad_norm adam_beta1 adam_beta2 adam_epsilon`,
 		boolArgument: `bf16 fp16 bf16_full_eval fp16_full_eval gradient_checkpointing activation_checkpointing adafactor use_peft use_rslora use_dora
 			load_in_4bit load_in_8bit use_bnb_nested_quant packing use_liger_kernel use_liger auto_find_batch_size do_train do_eval
-			activation_offloading torch_compile load_best_model_at_end save_only_model`,
+			activation_offloading torch_compile load_best_model_at_end save_only_model use_cpu no_cuda`,
 		truthArgument: `tf32 ddp_find_unused_parameters ddp_broadcast_buffers ddp_static_graph`,
 		listArgument:  `lora_target_modules lora_modules_to_save optim_target_modules`,
 	}
@@ -47,7 +47,7 @@ const otherTrainingFields = `overwrite_output_dir do_predict eval_steps eval_del
 	per_gpu_eval_batch_size prediction_loss_only torch_empty_cache_steps num_train_epochs max_steps lr_scheduler_type lr_scheduler_kwargs warmup_ratio
 	warmup_steps log_level log_level_replica log_on_each_node logging_dir logging_strategy logging_first_step logging_steps
 	logging_nan_inf_filter save_steps save_total_limit save_safetensors save_on_each_node
-	restore_callback_states_from_checkpoint no_cuda use_cpu use_mps_device use_ipex seed data_seed jit_mode_eval fp16_opt_level
+	restore_callback_states_from_checkpoint use_mps_device use_ipex seed data_seed jit_mode_eval fp16_opt_level
 	fp16_backend half_precision_backend local_rank ddp_backend ddp_bucket_cap_mb ddp_timeout tpu_num_cores
 	tpu_metrics_debug debug dataloader_drop_last dataloader_num_workers dataloader_prefetch_factor dataloader_pin_memory
 	dataloader_persistent_workers past_index run_name disable_tqdm remove_unused_columns label_names

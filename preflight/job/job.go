@@ -58,7 +58,9 @@ type Job struct {
 	CP          Setting[int]     `json:"cp"`
 	EP          Setting[int]     `json:"ep"`
 
-	Attention Setting[string] `json:"attention"`  // eager, sdpa, flash_attention_2, ...
+	Attention Setting[string] `json:"attention"` // eager, sdpa, flash_attention_2, ...
+	// Compile says that torch.compile compiles the model, or each of its layers, and with it the loss.
+	Compile   Setting[bool]   `json:"compile"`
 	FusedLoss Setting[string] `json:"fused_loss"` // none, chunked, liger-flce, cut-ce, ...
 	RefModel  Setting[bool]   `json:"ref_model"`
 	// InferenceShare is the part of each GPU's memory that an inference engine in the training processes takes (vLLM, colocated); 0: none.
@@ -76,6 +78,8 @@ type Job struct {
 	Versions map[string]string `json:"-"`
 	// Argv is the wrapped command, as given.
 	Argv []string `json:"-"`
+	// Rendezvous is torchrun's; zero for other launchers.
+	Rendezvous Rendezvous `json:"-"`
 	// ScriptArgs are the arguments that belong to the training script.
 	ScriptArgs []string `json:"-"`
 	// Interpreter is the Python that will run, as far as it is known ("" otherwise).
@@ -170,6 +174,8 @@ func (q Quant) MarshalJSON() ([]byte, error) {
 type Offload struct {
 	Optimizer string `json:"optimizer"` // none, cpu, nvme
 	Params    string `json:"params"`    // none, cpu, nvme
+	// Idle: what is offloaded is on the GPU again while the model is trained (verl moves it away while the answers are generated).
+	Idle bool `json:"-"`
 }
 
 // DeepSpeed holds the numbers of a DeepSpeed configuration after "auto" and defaults are resolved. Bucket sizes count elements;

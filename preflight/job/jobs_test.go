@@ -25,14 +25,14 @@ func TestJobs(t *testing.T) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			later := later[filepath.Base(dir)]
 			j := Read(jobSources(t, dir))
+			var want map[string]any
+			readTestJSON(t, filepath.Join(dir, "expected.json"), &want)
 			for _, problem := range j.Problems {
-				if later["*"] == "" {
+				if later["*"] == "" && want["will_fail"] == nil {
 					t.Errorf("problem: %v", problem)
 				}
 			}
 			got := settingValues(t, j)
-			var want map[string]any
-			readTestJSON(t, filepath.Join(dir, "expected.json"), &want)
 			for key, value := range want {
 				if key == "notes" || key == "undetermined" || sameValue(key, got[key], value) {
 					continue

@@ -110,6 +110,8 @@ func (c *configuration) devices(fallback string, paths ...string) Setting[int] {
 			return Setting[int]{Origin: "the number of devices could not be read"}
 		}
 		text = word
+	} else if why := c.r.openWords(); why != "" {
+		return Setting[int]{Origin: "not seen, but " + why}
 	}
 	switch gpus := c.r.visibleGPUs(); {
 	case strings.Contains(text, ","):

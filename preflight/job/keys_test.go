@@ -52,7 +52,7 @@ func TestFlags(t *testing.T) {
 		}
 		check(t, j, tt.want)
 	}
-	offload := map[string]Offload{"optimizer": {"cpu", "none"}, "params": {"none", "cpu"}, "all": {"cpu", "cpu"}}
+	offload := map[string]Offload{"optimizer": {Optimizer: "cpu", Params: "none"}, "params": {Optimizer: "none", Params: "cpu"}, "all": {Optimizer: "cpu", Params: "cpu"}}
 	for text, want := range offload {
 		if j := Read(Sources{Flags: map[string]string{"offload": text}}); j.Offload.Value != want {
 			t.Errorf("--offload %s: %+v", text, j.Offload)

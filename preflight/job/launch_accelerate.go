@@ -258,6 +258,9 @@ func (a *acceleration) export(kind string) {
 		mixed = sourced{"no", "default of accelerate launch"}
 	}
 	hand("ACCELERATE_MIXED_PRECISION", sourced{strings.ToLower(mixed.text), mixed.origin})
+	if cpu := a.top("use_cpu"); a.typed("cpu") || cpu.text == "true" {
+		on("ACCELERATE_USE_CPU")
+	}
 	switch kind {
 	case "DEEPSPEED":
 		on("ACCELERATE_USE_DEEPSPEED")

@@ -110,6 +110,7 @@ func (r *reader) deepspeedHosts(c *commandLine) (why string, err error) {
 			there = r.unrestrictedGPUs()
 		}
 		if there <= 0 && gpus <= 0 && include.text == "" {
+			r.job.NNodes.Offer(1, "no hostfile: this machine alone")
 			return "deepspeed starts one process for each GPU, and their number is not known; give --nproc", nil
 		}
 		hosts, origin = []host{{"localhost", count(max(there, 0))}}, "default of deepspeed: all visible GPUs"

@@ -35,7 +35,7 @@ func (r *reader) readFabric(prog string, args []string) {
 		r.fail(err.Error(), "command line")
 	}
 	if err != nil || len(line.rest) == 0 {
-		r.blocked = "the launcher refuses the command line"
+		r.blocked = "the launcher refuses its arguments"
 		return
 	}
 	r.setScript(line.rest[0], line.rest[1:])

@@ -115,7 +115,7 @@ func (r *reader) readTorchrun(prog string, options []option, args []string) {
 	c, err := parseTorchrun(prog, options, args, r.getenv)
 	if err != nil {
 		r.fail(err.Error(), "command line")
-		r.blocked = "the launcher refuses the command line"
+		r.blocked = "the launcher refuses its arguments"
 		return
 	}
 	if c.flag("help") {
@@ -125,6 +125,7 @@ func (r *reader) readTorchrun(prog string, options []option, args []string) {
 	if c.flag("module") && c.flag("no_python") {
 		r.fail("ValueError: Don't use both the '--no-python' flag and the '--module' flag at the same time.", "command line")
 	}
+	r.job.Rendezvous = c.rendezvous()
 	if why, lost := c.lost("nnodes"); lost {
 		r.job.NNodes.Withhold(why)
 	} else {

@@ -21,7 +21,7 @@ func (r *reader) readTune(_ string, args []string) {
 	}
 	if len(args) == 1 {
 		r.fail("tune run: error: the following arguments are required: recipe, recipe_args", "command line")
-		r.blocked = "the launcher refuses the command line"
+		r.blocked = "the launcher refuses its arguments"
 		return
 	}
 	r.setScript(args[1], args[2:])

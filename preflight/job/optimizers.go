@@ -57,9 +57,9 @@ func optimizerVariant(name, class string, arguments *configuration, fused bool) 
 		return "sgd_momentum"
 	case name != "adamw" || !strings.HasPrefix(class, "torch."):
 		return name
-	case arguments.flag(fused && !arguments.flag(false, "foreach").Value, "fused").Value:
+	case arguments.flag(fused && !arguments.flag(false, "foreach").Value, "fused").Or(fused):
 		return "adamw_fused"
-	case !arguments.flag(true, "foreach").Value:
+	case !arguments.flag(true, "foreach").Or(true):
 		return "adamw_loop"
 	}
 	return name

@@ -25,8 +25,14 @@ func (r *reader) readModel() {
 			set.Offer(a.text, a.origin)
 		}
 	}
+	fresh := r.readFreshModel()
 	if j.Model.Known && j.Architecture == nil && !described(j.Model) {
 		r.loadModel()
+	}
+	if a := j.Architecture; fresh && a != nil && a.Dtype != "" {
+		r.load.Offer(a.Dtype, "a fresh model takes the dtype in "+a.Source)
+	} else if fresh && a != nil {
+		r.load.Offer("fp32", "a fresh model is fp32, because "+a.Source+" names no dtype")
 	}
 	if a := j.Architecture; a != nil && slices.Contains(unpackedToTrain(), a.QuantMethod) {
 		r.load.Offer("bf16", a.Source+": "+a.QuantMethod+" weights are unpacked to bf16")
@@ -48,6 +54,26 @@ func (r *reader) readModel() {
 	}
 }
 
+// readFreshModel: without --model_name_or_path, run_clm.py and its kin make a model of a configuration, in the configuration's dtype
+// (transformers modeling_utils.py, _from_config).
+func (r *reader) readFreshModel() bool {
+	j := r.job
+	config, kind, changes := r.args["config_name"], r.args["model_type"], r.args["config_overrides"]
+	if j.Model.Origin != "" {
+		return false
+	}
+	switch {
+	case changes.text != "":
+		j.Model.Unknown(changes.origin + " changes the configuration of a fresh model, which is not followed here; give --params, or --model DIR with the changed config.json")
+	case config.text != "":
+		j.Model.Offer(config.text, config.origin+": a fresh model of this configuration")
+		return true
+	case kind.text != "":
+		j.Model.Unknown(kind.origin + " " + kind.text + ": a fresh model of the sizes that transformers has built in; give --params, or --model DIR with its config.json")
+	}
+	return false
+}
+
 // loadModel loads what the job calls its model. The folder of an adapter leads to the model that it was made for.
 func (r *reader) loadModel() {
 	folder := r.findModel()
@@ -65,9 +91,13 @@ func (r *reader) loadModel() {
 		}
 	}
 	architecture, err := r.src.LoadModel(folder)
+	var kind *model.UnknownTypeError
 	switch {
 	case err == nil:
 		r.job.Architecture = architecture
+	case errors.As(err, &kind): // nothing is wrong with the job
+		r.job.ModelParams.Unknown(fmt.Sprintf("the parameters of a model of type %q cannot be counted here (%s); give --params", kind.Type, kind.Path))
+		r.job.Quant.Unknown(fmt.Sprintf("a quantization_config in a model of type %q is not read; give --quant if it has one", kind.Type))
 	case !r.params.Known: // --params is the remedy for a model that cannot be read
 		r.job.ModelParams.Unknown("the model could not be read")
 		r.problem(err)

@@ -23,6 +23,24 @@ func isShellScript(base string) bool {
 	return slices.Contains([]string{".sh", ".bash", ".slurm", ".sbatch", ".sub", ".job"}, filepath.Ext(base))
 }
 
+// openWords says why the script may be told more than can be seen: a variable of a shell script that nobody knows stands among its
+// arguments. One behind an option is its value, unless its name says that it holds options.
+func (r *reader) openWords() string {
+	for i, word := range r.job.ScriptArgs {
+		if shell.Several(word) && (i == 0 || !isOption(r.job.ScriptArgs[i-1]) || holdsOptions(word)) {
+			why, _ := shell.Unknown(word)
+			return why
+		}
+	}
+	return ""
+}
+
+// holdsOptions judges a variable by its name: EXTRA_ARGS and TRAIN_OPTIONS hold options, DATA_PATH does not.
+func holdsOptions(word string) bool {
+	name := strings.ToUpper(shell.Plain(word))
+	return slices.ContainsFunc([]string{"ARG", "OPT", "FLAG", "PARAM", "EXTRA", "CONF", "CMD", "$@", "$*"}, func(part string) bool { return strings.Contains(name, part) })
+}
+
 // peelShell reads bash SCRIPT and bash -c STRING.
 func peelShell(r *reader, word string, args []string, inside func([]string)) {
 	text := false
@@ -72,6 +90,12 @@ func (r *reader) readScriptFile(name string, params []string, inside func([]stri
 			return
 		}
 	}
+	if words := r.titanScript(filepath.Base(name)); words != nil && !isFile(r.path(name)) {
+		r.scripts++
+		r.place = name + " (torchtitan's own, which is not here)"
+		inside(append(words, params...))
+		return
+	}
 	r.problem(err)
 	r.blocked = "the script " + name + " could not be read"
 }
@@ -102,6 +126,9 @@ func (r *reader) readScript(data []byte, shown, name string, params []string, in
 		return
 	}
 	command, why := r.launching(script.Commands, shown)
+	if command == nil && script.Exit != "" {
+		why += " (what stands behind the exit at " + script.Exit + " does not run)"
+	}
 	if command == nil {
 		r.blocked = why
 		return

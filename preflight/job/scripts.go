@@ -12,7 +12,7 @@ type family struct {
 	task      string // "" when the name says nothing
 	program   string // which of the framework's programs it is, where that decides defaults: "sft" of TRL
 	packs     bool   // it concatenates texts and cuts full rows
-	pads      bool   // every text is a row of its own, padded to the longest length
+	pads      bool   // every text (or image) is a row of its own, padded to the longest length
 	readsJSON bool   // `script.py args.json` takes all arguments from the file (or a YAML file)
 	strict    bool   // its parser refuses arguments that it does not know
 	trainer   bool   // Hugging Face's Trainer trains, with its arguments' names, defaults and habits, whatever the framework is called
@@ -28,18 +28,24 @@ func (f family) huggingFace() bool { return f.trainer }
 // exampleScripts are the programs of transformers' examples/pytorch that use Trainer.
 func exampleScripts() map[string]family {
 	scripts := map[string]family{
-		"run_clm.py": {task: "pretrain", packs: true},
-		"run_fim.py": {task: "pretrain", packs: true},
-		"run_mlm.py": {task: "pretrain"},
-		"run_plm.py": {task: "pretrain"},
+		"run_clm.py": {task: "pretrain", packs: true, fields: freshModelFields},
+		"run_fim.py": {task: "pretrain", packs: true, fields: freshModelFields},
+		"run_mlm.py": {task: "pretrain", packs: true, fields: freshModelFields},
+		"run_plm.py": {task: "pretrain", packs: true, fields: freshModelFields},
 	}
 	for name := range strings.FieldsSeq(`run_glue.py run_xnli.py run_classification.py run_ner.py run_qa.py run_qa_beam_search.py run_seq2seq_qa.py
 		run_swag.py run_summarization.py run_translation.py run_image_classification.py run_mae.py run_mim.py run_clip.py
 		run_semantic_segmentation.py run_object_detection.py run_audio_classification.py run_speech_recognition_ctc.py
 		run_speech_recognition_seq2seq.py`) {
-		scripts[name] = family{}
+		scripts[name] = family{pads: true}
 	}
 	return scripts
+}
+
+// freshModelFields are the options by which the language modeling examples name a configuration in place of a checkpoint, and the one
+// that keeps run_mlm.py and run_plm.py from joining rows.
+func freshModelFields(*reader) fieldSet {
+	return fieldSet{wordArgument: "config_name model_type config_overrides", boolArgument: "line_by_line"}
 }
 
 // familyOf judges a script by its name: path, or "-m module".
@@ -49,7 +55,7 @@ func familyOf(script string) family {
 		known.framework, known.readsJSON, known.strict, known.trainer, known.origin = "hf-trainer", true, true, true, base+" is an example of transformers"
 		return known
 	}
-	if strings.HasSuffix(base, "_no_trainer.py") {
+	if strings.HasSuffix(base, "_no_trainer.py") || accelerateClone(base) {
 		return familyWithoutTrainer(base)
 	}
 	if project, ok := fineTuningScripts(filepath.ToSlash(script)); ok {
@@ -77,6 +83,9 @@ func (r *reader) familyByArguments() family {
 	args := r.collectArguments(true)
 	r.job.Problems = before
 	given := func(name string) bool { _, ok := args[name]; return ok }
+	if r.onVariable("ACCELERATE_USE_MEGATRON_LM") {
+		return family{framework: "custom", task: taskInName(r.job.Script.Value), origin: "accelerate starts it under Megatron-LM, which Trainer cannot use"}
+	}
 	typical := slices.ContainsFunc([]string{"per_device_train_batch_size", "do_train", "eval_strategy", "evaluation_strategy", "save_strategy", "fsdp"}, given)
 	if given("output_dir") && typical {
 		return family{framework: "hf-trainer", task: taskInName(r.job.Script.Value), readsJSON: true, trainer: true, origin: "arguments of Hugging Face TrainingArguments"}

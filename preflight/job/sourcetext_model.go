@@ -30,8 +30,11 @@ func (r *reader) parsesItself() bool {
 	return t != nil && !t.parsesFields() && len(t.trainerCalls("Config", "Arguments")) > 0
 }
 
-// loadsItself: a user's script that calls from_pretrained gets transformers' default dtype, not that of TRL's trainers.
+// loadsItself: a script that calls from_pretrained gets transformers' default dtype, not that of TRL's trainers.
 func (r *reader) loadsItself() bool {
+	if plainly, _ := r.trlLoadsPlainly(); plainly && r.family.program == "kto" {
+		return true
+	}
 	return r.family.ownScript && r.source != nil && len(r.source.modelCalls("from_pretrained")) > 0
 }
 

@@ -28,6 +28,9 @@ type Tensor struct {
 	Shape []int64
 	// Frozen weights count as parameters, but the model's own code sets requires_grad to false (Whisper's sinusoidal positions).
 	Frozen bool
+	// Unused weights take part in nothing that reaches the loss, so that they get no gradient, though requires_grad is true (the layers
+	// of LLaVA's vision tower behind the one whose output it takes).
+	Unused bool
 }
 
 // Elements is the number of scalars.

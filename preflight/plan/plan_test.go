@@ -58,7 +58,7 @@ func TestMaxParamsRefuses(t *testing.T) {
 	}
 }
 
-func load(t *testing.T, name string) *model.Architecture {
+func load(t testing.TB, name string) *model.Architecture {
 	t.Helper()
 	a, err := model.Load(filepath.Join("testdata", "configs", name+".json"))
 	if err != nil {

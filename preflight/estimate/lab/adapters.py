@@ -49,8 +49,18 @@ def evaluations():
             yield model, more | {"evaluates": True, "optimizer": "adamw_fused"}
 
 
+def frozen():
+    """Method freeze: whole layers are trained, and nothing else."""
+    gpt2 = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": 448, "n_layer": 4, "n_head": 7, "vocab_size": 2560,
+            "n_positions": 1024, "n_ctx": 1024, "attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
+    for model in (LLAMA | {"num_hidden_layers": 4}, TIED | {"num_hidden_layers": 4}, gpt2):
+        for more in ({"autocast": True}, {"adapter_fp32": False}, {"autocast": True, "checkpointing": "full"}, {"autocast": True, "grad_accum": 2}):
+            yield model, {"method": "freeze", "trained_layers": 2} | more
+    yield LLAMA, {"method": "freeze", "trained_layers": 1, "autocast": True, "seq_len": 1024}
+
+
 def main():
-    cases = [(m, {"method": "lora"} | w) for m, w in adapters()] + list(evaluations())
+    cases = [(m, {"method": "lora"} | w) for m, w in adapters()] + list(evaluations()) + list(frozen())
     print(json.dumps([{"name": name(m, w), "config": m} | w for m, w in cases]))
 
 

@@ -41,7 +41,8 @@ class Case:
     kernels: str = "cuda"  # or "cpu": plain CPU operations
     param_dtype: str = "bf16"
     autocast: bool = False  # to bf16; unless outputs_kept, outputs are turned to fp32 as accelerate does for Trainer
-    method: str = "full"  # or "lora"
+    method: str = "full"  # or "lora", "freeze"
+    trained_layers: int = 0  # of "freeze": the last ones, or with a minus the first; in fp32 if adapter_fp32
     lora_r: int = 8
     lora_targets: list | None = None  # None: PEFT's default
     lora_dropout: float = 0.0
@@ -105,9 +106,25 @@ def build(case):
         lora = peft.LoraConfig(r=case.lora_r, target_modules=case.lora_targets, lora_dropout=case.lora_dropout, use_dora=case.lora_dora,
                                bias=case.lora_bias, modules_to_save=case.modules_to_save)
         model = peft.get_peft_model(model, lora, autocast_adapter_dtype=case.adapter_fp32)
+    if case.method == "freeze":
+        freeze(model, case)
     if case.checkpointing != "none":
         checkpoint(model, case.checkpointing)
     return model.train()
+
+
+def freeze(model, case):
+    """LLaMA-Factory's way (model/adapter.py): some layers are trained, as fp32 copies, and nothing else is."""
+    model.requires_grad_(False)
+    layers = decoder_layers(model)
+    for layer in layers[-case.trained_layers:] if case.trained_layers > 0 else layers[:-case.trained_layers]:
+        layer.requires_grad_(True)
+        if case.adapter_fp32:
+            layer.float()
+
+
+def decoder_layers(model):
+    return [m for m in model.modules() if isinstance(m, transformers.modeling_layers.GradientCheckpointingLayer)]
 
 
 def materialise(model):
@@ -135,8 +152,7 @@ def checkpoint(model, mode):
     kwargs = {"use_reentrant": False, "preserve_rng_state": False}
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=kwargs)
     every = int(mode.partition(":")[2] or 1)
-    layers = [m for m in model.modules() if isinstance(m, transformers.modeling_layers.GradientCheckpointingLayer)]
-    for i, layer in enumerate(layers):
+    for i, layer in enumerate(decoder_layers(model)):
         layer.gradient_checkpointing = i % every == 0
 
 
@@ -248,7 +264,9 @@ def simulate(case):
         batch = inputs(case, model)
         trained = [p for p in model.parameters() if p.requires_grad]
         optimizer = OPTIMIZERS[case.optimizer](trained)
-        steps = {"first": run_step(case, model, optimizer, batch, tracker)} if case.both_steps else warm(optimizer)
+        real = case.both_steps or "vision_feature_layer" in case.config  # some weights of LLaVA never get a gradient, nor states
+        first = run_step(case, model, optimizer, batch, tracker) if real else warm(optimizer)
+        steps = {"first": first} if case.both_steps else {}
         steps["steady"] = run_step(case, model, optimizer, batch, tracker)
         parameters = sum(p.numel() for n, p in model.named_parameters() if "lora_" not in n)
         if case.evaluates:
@@ -264,7 +282,6 @@ def warm(optimizer):
             p.grad = torch.zeros_like(p)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return {}
 
 
 def versions():

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -29,6 +30,7 @@ func (e *evaluator) call(c *syntax.CallExpr, s *syntax.Stmt) {
 			e.params = words[1:]
 			e.statement(body)
 			e.params = params
+			e.returned()
 		})
 		return
 	}
@@ -52,14 +54,14 @@ func (e *evaluator) nested(follow func()) {
 // builtins change the shell itself. Any other word is a program.
 func builtins() map[string]func(e *evaluator, words []string, prefix map[string]string, s *syntax.Stmt) {
 	return map[string]func(*evaluator, []string, map[string]string, *syntax.Stmt){
-		"cd":      func(e *evaluator, words []string, _ map[string]string, _ *syntax.Stmt) { e.changeDir(words[1:]) },
-		"pushd":   func(e *evaluator, words []string, _ map[string]string, _ *syntax.Stmt) { e.changeDir(words[1:]) },
-		"set":     func(e *evaluator, words []string, _ map[string]string, _ *syntax.Stmt) { e.setOptions(words[1:]) },
-		"source":  func(e *evaluator, words []string, _ map[string]string, _ *syntax.Stmt) { e.sourced(words[1:]) },
-		".":       func(e *evaluator, words []string, _ map[string]string, _ *syntax.Stmt) { e.sourced(words[1:]) },
-		"eval":    func(e *evaluator, words []string, _ map[string]string, _ *syntax.Stmt) { e.eval(words[1:]) },
-		"exit":    func(e *evaluator, _ []string, _ map[string]string, _ *syntax.Stmt) { e.ended = true },
-		"return":  func(*evaluator, []string, map[string]string, *syntax.Stmt) {},
+		"cd":     func(e *evaluator, words []string, _ map[string]string, _ *syntax.Stmt) { e.changeDir(words[1:]) },
+		"pushd":  func(e *evaluator, words []string, _ map[string]string, _ *syntax.Stmt) { e.changeDir(words[1:]) },
+		"set":    func(e *evaluator, words []string, _ map[string]string, _ *syntax.Stmt) { e.setOptions(words[1:]) },
+		"source": func(e *evaluator, words []string, _ map[string]string, _ *syntax.Stmt) { e.sourced(words[1:]) },
+		".":      func(e *evaluator, words []string, _ map[string]string, _ *syntax.Stmt) { e.sourced(words[1:]) },
+		"eval":   func(e *evaluator, words []string, _ map[string]string, _ *syntax.Stmt) { e.eval(words[1:]) },
+		"exit":   exit,
+		"return": leaves, "break": leaves, "continue": leaves,
 		"read":    readNames,
 		"mapfile": readNames, "readarray": readNames, "getopts": readNames,
 		"unset": func(e *evaluator, words []string, _ map[string]string, _ *syntax.Stmt) {
@@ -67,9 +69,13 @@ func builtins() map[string]func(e *evaluator, words []string, prefix map[string]
 				e.vars[name] = variable{}
 			}
 		},
-		"shift": func(e *evaluator, _ []string, _ map[string]string, _ *syntax.Stmt) {
-			if len(e.params) > 0 {
-				e.params = e.params[1:]
+		"shift": func(e *evaluator, words []string, _ map[string]string, _ *syntax.Stmt) {
+			count := 1
+			if len(words) > 1 {
+				count, _ = strconv.Atoi(words[1]) // words that are no number shift nothing, as in bash
+			}
+			if count > 0 && count <= len(e.params) {
+				e.params = e.params[count:]
 			}
 		},
 		"command": prefixed, "builtin": prefixed,
@@ -82,6 +88,23 @@ func builtins() map[string]func(e *evaluator, words []string, prefix map[string]
 	}
 }
 
+// exit ends the script, or the part of it that is followed on trial.
+func exit(e *evaluator, _ []string, _ map[string]string, s *syntax.Stmt) {
+	if e.ended = true; e.branch == "" && e.script.Exit == "" {
+		e.script.Exit = e.at(s.Pos())
+	}
+}
+
+// leaves follows break, continue and return.
+func leaves(e *evaluator, words []string, _ map[string]string, _ *syntax.Stmt) { e.leave = words[0] }
+
+// returned ends a function or a sourced script: what it leaves with return is left.
+func (e *evaluator) returned() {
+	if e.leave == "return" {
+		e.leave = ""
+	}
+}
+
 // prefixed is a builtin that only changes how the program behind it is looked up.
 func prefixed(e *evaluator, words []string, prefix map[string]string, s *syntax.Stmt) {
 	if len(words) > 1 && !strings.HasPrefix(words[1], "-") {
@@ -91,11 +114,40 @@ func prefixed(e *evaluator, words []string, prefix map[string]string, s *syntax.
 
 // readNames makes the variables unknown that a builtin fills from its input.
 func readNames(e *evaluator, words []string, _ map[string]string, s *syntax.Stmt) {
+	if name := words[len(words)-1]; words[0] == "read" && syntax.ValidName(name) {
+		if text, ok := e.input(s); ok {
+			if all := slices.Index(words, "-d"); all < 0 || words[all+1] != "" {
+				text, _, _ = strings.Cut(text, "\n")
+			}
+			e.assign(name, []string{strings.TrimSpace(text)}, false)
+			return
+		}
+	}
 	for _, name := range words[1:] {
 		if syntax.ValidName(name) {
 			e.assign(name, []string{gap(gapText, "$"+name, "$"+name+" is not known: it is read while the script runs ("+e.at(s.Pos())+")")}, false)
 		}
 	}
+}
+
+// input is the text that a script gives to a command with <<EOF or <<<.
+func (e *evaluator) input(s *syntax.Stmt) (string, bool) {
+	for _, r := range s.Redirs {
+		switch {
+		case r.Op == syntax.WordHdoc:
+			return e.text(r.Word), true
+		case r.Op != syntax.Hdoc && r.Op != syntax.DashHdoc:
+			continue
+		case r.Hdoc == nil:
+			return "", true
+		case r.Word.Lit() == "": // a quoted end: nothing in the text is expanded
+			return limited(r.Hdoc.Lit()), true
+		}
+		f := &fields{}
+		e.part(&syntax.DblQuoted{Parts: r.Hdoc.Parts}, f, true, false)
+		return limited(f.current.String()), true
+	}
+	return "", false
 }
 
 func (e *evaluator) changeDir(args []string) {
@@ -127,13 +179,16 @@ func (e *evaluator) setOptions(args []string) {
 // variables stay unset, which makes them unknown where they are used.
 func (e *evaluator) sourced(args []string) {
 	if len(args) == 0 || e.in.Open == nil || e.file != e.in.Name {
+		e.blind = true
 		return
 	}
 	if _, unknown := Unknown(args[0]); unknown {
+		e.blind = true
 		return
 	}
 	data, err := e.in.Open(join(e.dir, args[0]))
 	if err != nil {
+		e.blind = true
 		return
 	}
 	e.follow(data, args[0])
@@ -142,6 +197,7 @@ func (e *evaluator) sourced(args []string) {
 // eval follows the text that eval runs.
 func (e *evaluator) eval(args []string) {
 	text, gaps := nameGaps([]byte(strings.Join(args, " ")), e.steps)
+	e.blind = e.blind || len(gaps) > 0
 	for name, value := range gaps {
 		e.vars[name] = variable{items: []string{value}, set: true}
 	}
@@ -157,5 +213,6 @@ func (e *evaluator) follow(data []byte, name string) {
 	outer := e.file
 	e.file = name
 	e.nested(func() { e.statements(file.Stmts) })
+	e.returned()
 	e.file = outer
 }

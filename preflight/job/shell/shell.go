@@ -5,6 +5,7 @@ package shell
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -41,6 +42,7 @@ type Input struct {
 // A Script is what was found in a script.
 type Script struct {
 	Commands []Command // in the order of the text
+	Exit     string    // where an exit ends the script before its last line: "run.sh:9"; "" when none does
 }
 
 // A Command is one simple command with its words expanded.
@@ -123,12 +125,32 @@ func parse(data []byte, name string) (*syntax.File, error) {
 	if before, _, found := bytes.Cut(data, []byte{0}); found {
 		return nil, fmt.Errorf("%s:%d: holds a NUL byte: not a shell script", name, bytes.Count(before, []byte("\n"))+1)
 	}
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(bytes.NewReader(data), name)
+	var file *syntax.File
+	var err error
+	for range maxBrackets {
+		file, err = syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(bytes.NewReader(data), name)
+		var wrong syntax.ParseError
+		if !errors.As(err, &wrong) || !strings.HasPrefix(wrong.Text, bracketWord) {
+			break
+		}
+		at := int(wrong.Pos.Offset())
+		if at >= len(data) || data[at] != '[' {
+			break
+		}
+		data = slices.Insert(slices.Clone(data), at, '\\')
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w; correct the script, or give the command itself", err) // the parser's text starts with name:line:column
 	}
 	return file, nil
 }
+
+// A word of an array that begins with a bracket is taken by the parser for an index without its value: --moe-layer-freq [0]*3+[1]*58.
+// bash takes it for a word, and so it is quoted.
+const (
+	bracketWord = `"[x]" must be followed by =`
+	maxBrackets = 50
+)
 
 // directives are the #SBATCH lines before the first command, where Slurm looks for them.
 func directives(data []byte) []Directive {
@@ -172,14 +194,19 @@ type evaluator struct {
 	branch string // why what is followed may not run
 	all    bool   // set -a: every variable is exported
 	ended  bool   // exit, exec
-	calls  int
-	steps  int
+	leave  string // break, continue or return, until what it leaves is left
+	doubt  bool   // one of these stands where nobody knows whether it runs
+	// testing: words of a test are expanded, in which a variable that is set nowhere is empty. blind: a script that might set variables
+	// could not be read.
+	testing, blind bool
+	calls          int
+	steps          int
 }
 
 // spend counts work and reports whether nothing more is to be followed: the script has ended, or has had its share.
 func (e *evaluator) spend(steps int) bool {
 	e.steps += steps
-	return e.ended || e.steps > maxSteps
+	return e.ended || e.leave != "" || e.steps > maxSteps
 }
 
 func (e *evaluator) at(pos syntax.Pos) string { return fmt.Sprintf("%s:%d", e.file, pos.Line()) }
@@ -189,6 +216,11 @@ func (e *evaluator) lookUp(name string) variable {
 	if v, ok := e.vars[name]; ok {
 		return v
 	}
+	return e.inherited(name)
+}
+
+// inherited is a variable of the environment.
+func (e *evaluator) inherited(name string) variable {
 	if value, set := e.in.Getenv(name); set {
 		return variable{items: []string{value}, set: true, exported: true}
 	}
