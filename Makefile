@@ -19,7 +19,7 @@ export CGO_LDFLAGS := -Wl,-z,lazy
 LDFLAGS := -X main.linkedVersion=$(VERSION) -extldflags=-Wl,-z,lazy
 GOFLAGS_BUILD := -trimpath -ldflags='$(LDFLAGS)'
 
-.PHONY: all build demo demo-oom test unit lint bench accuracy simulate clean python FORCE
+.PHONY: all build demo demo-oom test unit lint bench accuracy simulate clean python old-torch FORCE
 
 all: build
 
@@ -33,7 +33,12 @@ FORCE:
 python:
 	@[ -s $(VENV)/where ] && [ -x "$$(cat $(VENV)/where)/torchrun" ] || sh .ci/python.sh "$(PYTHON)" "$(VENV)" "$(TORCH_VERSION)"
 WITH_TORCH = PATH="$$(cat $(VENV)/where):$$PATH"
-TEST_PYTHON = OOMGUARD_TEST_PYTHON="$$(cat $(VENV)/where)/python"
+TEST_PYTHON = OOMGUARD_TEST_PYTHON="$$(cat $(VENV)/where)/python" OOMGUARD_TEST_OLD_PYTHON="$$(sed 's|$$|/python|' $(OLD)/where 2>/dev/null)"
+
+# old-torch: $(OLD)/where names the folder of the oldest PyTorch that this machine can install; it is empty where there is none.
+OLD := $(VENV)/old
+old-torch:
+	@[ -s $(OLD)/where ] && [ -x "$$(cat $(OLD)/where)/torchrun" ] || sh .ci/old-torch.sh $(OLD)
 
 demo: build python
 	$(WITH_TORCH) bin/oomguard demo
@@ -42,12 +47,12 @@ demo-oom: build python
 	$(WITH_TORCH) bin/oomguard demo --oom; test $$? -ne 0
 
 # test: everything that CI runs: formatting, vet, and all tests with the race detector (real torchrun, real signals, a fake NVML).
-test: python
+test: python old-torch
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'run gofmt -w'; exit 1; }
 	go vet ./...
-	$(TEST_PYTHON) go test -race -timeout 30m ./...
+	$(TEST_PYTHON) sh .ci/slurm.sh go test -race -timeout 30m ./...
 
-unit:
+unit: python old-torch
 	$(TEST_PYTHON) go test ./...
 
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)
@@ -79,6 +84,7 @@ simulate: python
 	$(WITH_TORCH) PYTHONPATH="$(EXTRA)" python $(LAB)/simulate.py $(VENV)/adapters.json --out $(FAMILIES)/simulated_adapters.json
 	$(WITH_TORCH) PYTHONPATH="$(EXTRA)" python $(LAB)/optimizers.py --out $(FAMILIES)/simulated_optimizers.json
 	$(WITH_TORCH) PYTHONPATH="$(EXTRA)" python $(LAB)/simulate_sharded.py --out $(FAMILIES)/simulated_sharded.json
+	$(WITH_TORCH) PYTHONPATH="$(EXTRA)" python $(LAB)/compiled.py --out $(FAMILIES)/simulated_compiled.json
 
 clean:
 	rm -rf bin $(VENV) $(TOOLS)

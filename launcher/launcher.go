@@ -4,8 +4,8 @@
 // What the command can rely on:
 //
 //   - It gets our own standard streams, working directory, resource limits and inherited descriptors: a terminal stays a terminal.
-//     There is no parent-death signal: when oomguard is killed the training goes on. A caller that wants a copy of what goes to a
-//     pipe starts a Relay first, which keeps that promise too.
+//     There is no parent-death signal unless Options.DieWithUs asks for it: when oomguard is killed the training goes on. A caller that
+//     wants a copy of what goes to a pipe starts a Relay first, which keeps that promise too.
 //   - It runs in a process group of its own. A signal sent to our group (by timeout, a shell, a scheduler) thus reaches only us,
 //     and we hand each one on, at once and once, to the command's process: to torchrun a second SIGTERM means "abort the graceful
 //     stop", a third one orphans the ranks. We do not signal the group, since torchrun gives each rank a session of its own and stops
@@ -47,6 +47,12 @@ type Exit struct {
 	Started   time.Time      `json:"started"`
 	Ended     time.Time      `json:"ended"`
 	Forwarded []string       `json:"forwarded,omitempty"` // signals handed on, in order
+	// Interrupted: it died of the terminal's Ctrl-C, which the rest of our process group did not get. See Interrupt.
+	Interrupted bool `json:"interrupted,omitempty"`
+	// Reached are signals that went to the command as well as to us, and were not handed on: see Options.WholeJob.
+	Reached []string `json:"reached,omitempty"`
+	// LastResort: it did not end within Options.KillAfter, and its whole tree was killed.
+	LastResort bool `json:"last_resort,omitempty"`
 	// Ranks are the training processes that were seen, with how each one ended where that could be learned.
 	Ranks []RankExit `json:"ranks,omitempty"`
 	// Survivors were left over when the command had died, and what was done with them.
@@ -62,6 +68,48 @@ type RankExit struct {
 	Known     bool      `json:"known"`    // whether Code was learned
 	Code      int       `json:"code"`     // exit code, or -N for signal N
 	EndedAt   time.Time `json:"ended_at"` // zero while it runs
+	// Told: Code is what the launcher said of it; nobody saw it end.
+	Told bool `json:"told,omitempty"`
+	// ErrorFile is where the rank was to describe the exception that ends it (TORCHELASTIC_ERROR_FILE, which torchrun sets for each rank).
+	ErrorFile string `json:"error_file,omitempty"`
+	// Error is what it wrote there; nil: nothing, as most scripts do not use torch.distributed.elastic's @record.
+	Error *RankError `json:"error,omitempty"`
+}
+
+// Attempts are the ranks of each attempt, the first attempt first: a launcher may start all of them anew when one has failed.
+func (e Exit) Attempts() [][]RankExit {
+	var attempts [][]RankExit
+	for _, r := range e.Ranks { // by attempt
+		last := len(attempts) - 1
+		if last < 0 || attempts[last][0].Attempt != r.Attempt {
+			attempts = append(attempts, nil)
+			last++
+		}
+		attempts[last] = append(attempts[last], r)
+	}
+	return attempts
+}
+
+// Clean tells whether the command returned 0 and no rank is known to have failed at last: some launchers return 0 all the same
+// (deepspeed, when its ranks' launcher dies of a signal).
+func (e Exit) Clean() bool { return e.Code == 0 && len(e.Failed()) == 0 }
+
+// Failed are the ranks that are known to have ended badly and were not started anew: by an agent as a further attempt, or by a script
+// that runs the launcher again.
+func (e Exit) Failed() []RankExit {
+	attempts := e.Attempts()
+	if len(attempts) == 0 {
+		return nil
+	}
+	ranks := attempts[len(attempts)-1]
+	var failed []RankExit
+	for i, r := range ranks { // those with the same number stand together, in the order in which they were started
+		last := i == len(ranks)-1 || ranks[i+1].Rank != r.Rank
+		if last && r.Known && r.Code != 0 {
+			failed = append(failed, r)
+		}
+	}
+	return failed
 }
 
 // Survivor is a process of the tree that outlived the command.
@@ -101,6 +149,14 @@ type Options struct {
 	// LeftBehind is called once, before anything is done to them, when ranks have outlived the command: how many processes they and
 	// theirs are. Waiting for them can take the whole grace, which a user wants to be told. It must not block. Nil: nobody is told.
 	LeftBehind func(processes int)
+	// KillAfter is the last resort against a command that does not end: so long after the first request to end (SIGINT, SIGTERM, SIGHUP,
+	// SIGQUIT) was handed on, the command and everything below it are sent SIGKILL. Zero: never, however long it takes.
+	KillAfter time.Duration
+	// DieWithUs has the kernel send SIGTERM to the command when we die, even of SIGKILL. Without it the command goes on.
+	DieWithUs bool
+	// WholeJob: who signals us may signal every process of our job, as Slurm does by its configuration. A signal that has reached the
+	// command in this way is not handed on, since it would come twice. Finding out takes up to a tenth of a second where it has not.
+	WholeJob bool
 	// Exclude returns the pids of our own helper processes that have a process group of their own. They and their descendants
 	// are neither counted as the command's, signalled nor reaped. Nil: there are none.
 	Exclude func() []int

@@ -94,7 +94,7 @@ func TestStartErrors(t *testing.T) {
 		{"the child's PATH counts", Command{Argv: []string{"bash"}, Env: []string{"PATH=" + root}}, ErrNotFound, "bash"},
 		{"directory", Command{Argv: []string{root}}, ErrNotExecutable, "is a directory"},
 		{"not executable", Command{Argv: []string{root + "/plain"}}, ErrNotExecutable, "no execute permission"},
-		{"interpreter moved", Command{Argv: []string{moved}}, ErrNotExecutable, "script for /no/such/venv/bin/python, which does not exist"},
+		{"interpreter moved", Command{Argv: []string{moved}}, ErrNotFound, "script for /no/such/venv/bin/python, which does not exist"},
 		{"interpreter not executable", Command{Argv: []string{refused}}, ErrNotExecutable, "plain, which may not be executed"},
 		{"no such working directory", Command{Argv: []string{"true"}, Dir: root + "/none"}, nil, "working directory"},
 		{"working directory is a file", Command{Argv: []string{"true"}, Dir: moved}, nil, "not a directory"},

@@ -43,6 +43,7 @@ func programs() map[string]func(args []string) int {
 		"terminal":   terminalProgram,
 		"reader":     readerProgram,
 		"relay":      relayProgram,
+		"writer":     writerProgram,
 	}
 }
 
@@ -69,8 +70,12 @@ func say(format string, args ...any) {
 // in the file $RESULT.
 func supervisorProgram(args []string) int {
 	grace, _ := time.ParseDuration(os.Getenv("GRACE"))
+	killAfter, _ := time.ParseDuration(os.Getenv("KILL_AFTER"))
 	p, err := Start(Command{Argv: args, Env: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}, Options{
 		Grace:      grace,
+		KillAfter:  killAfter,
+		DieWithUs:  os.Getenv("DIE_WITH_US") != "",
+		WholeJob:   os.Getenv("WHOLE_JOB") != "",
 		LeftBehind: func(n int) { say("left behind %d", n) },
 	})
 	if err != nil {
@@ -116,13 +121,13 @@ func supervisorProgram(args []string) int {
 func signalsProgram(args []string) int {
 	caught := make(chan os.Signal, 64)
 	for _, s := range append(handedOn(), jobControl()...) {
-		if name := unix.SignalName(s); len(args) == 1 || !strings.Contains(args[1], name) {
+		if name := signalName(s); len(args) == 1 || !strings.Contains(args[1], name) {
 			signal.Notify(caught, s)
 		}
 	}
 	say("ready %d", os.Getpid())
 	for s := range caught {
-		name := unix.SignalName(s.(unix.Signal))
+		name := signalName(s)
 		say("%s", name)
 		if name == args[0] {
 			break

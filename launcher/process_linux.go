@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +23,9 @@ type Process struct {
 	signals <-chan os.Signal // to hand on
 	changed chan os.Signal   // SIGCHLD: a child has ended or stopped
 	adopted map[int]bool     // orphans that came to us while the command ran
+	canary  *canary          // nil: everything is handed on
+	termed  time.Time        // when the last SIGTERM was, where Options.WholeJob is set
+	overdue <-chan time.Time // when Options.KillAfter is over; nil until somebody wants the command to end
 
 	done chan struct{} // closed when all is over; exit and err are written before, by supervise only
 	exit Exit
@@ -52,12 +56,16 @@ func Start(c Command, o Options) (*Process, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		p.err = fmt.Errorf("become the child subreaper, to find ranks that outlive the command: %w", err)
 	}
+	if o.WholeJob {
+		p.canary = startCanary()
+	}
 	p.exit.Started = time.Now()
-	p.pid, err = execute(c, file, p.term.attributes())
+	p.pid, err = p.execute(c, file)
 	if p.term != nil {
 		p.term.attach(p.pid)
 	}
 	if err != nil {
+		p.canary.end()
 		stop()
 		return nil, err
 	}
@@ -121,6 +129,8 @@ func (p *Process) supervise() {
 			}
 			p.handle(s)
 		case <-p.changed:
+		case <-p.overdue:
+			p.killAll()
 		case <-p.ranks.ended:
 			look.Reset(0)
 		case <-look.C:
@@ -128,11 +138,13 @@ func (p *Process) supervise() {
 		}
 	}
 	if p.term != nil {
+		p.exit.Interrupted = p.exit.Signal == unix.SIGINT && p.term.foreground() == p.pid && !slices.Contains(p.exit.Forwarded, "SIGINT")
 		p.term.take() // now, so that Ctrl-C reaches us while we end what is left
 	}
 	p.exit.Survivors = p.sweep()
+	p.canary.end()
 	p.ranks.close()
-	p.exit.Ranks = p.ranks.exits()
+	p.exit.Ranks = withErrors(p.ranks.exits())
 }
 
 // news reaps orphans and tells whether the command has ended. The orphans of its lifetime are noted: such a process has gone its own
@@ -201,8 +213,11 @@ func (p *Process) handle(s os.Signal) {
 	case unix.SIGTSTP:
 		p.send(-p.pid, unix.SIGTSTP)
 	default:
-		if s, ok := s.(unix.Signal); ok {
+		if s, ok := s.(unix.Signal); ok && !p.reached(s) && !p.repeated(s) {
 			p.send(p.pid, s)
+		}
+		if isRequestToEnd(s) && p.overdue == nil && p.options.KillAfter > 0 {
+			p.overdue = time.After(p.options.KillAfter)
 		}
 	}
 }
@@ -210,7 +225,7 @@ func (p *Process) handle(s os.Signal) {
 // send hands a signal on and notes it. Changes of the window's size are too many and explain nothing.
 func (p *Process) send(to int, s unix.Signal) {
 	if err := unix.Kill(to, s); err == nil && s != unix.SIGWINCH {
-		p.exit.Forwarded = append(p.exit.Forwarded, unix.SignalName(s))
+		p.exit.Forwarded = append(p.exit.Forwarded, signalName(s))
 	}
 }
 

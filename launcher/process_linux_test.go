@@ -58,8 +58,11 @@ func TestExitCodes(t *testing.T) {
 // signal after it closes the window in which a duplicate could come.
 func TestSignalsOnce(t *testing.T) {
 	for _, sig := range handedOn() {
+		if sig > firstRealTime+1 {
+			continue // one speaks for all
+		}
 		for _, to := range []string{"process", "group"} {
-			name := unix.SignalName(sig)
+			name := signalName(sig)
 			t.Run(name+" to "+to, func(t *testing.T) {
 				t.Parallel()
 				last := unix.SIGUSR2

@@ -19,6 +19,7 @@ type Process struct {
 	cmd     *exec.Cmd
 	signals <-chan os.Signal
 	started time.Time
+	options Options
 }
 
 // Start starts a command. The error is ErrNotFound, ErrNotExecutable, or what kept the system from starting it. The command stays
@@ -35,8 +36,12 @@ func Start(c Command, o Options) (*Process, error) {
 		cmd:     &exec.Cmd{Path: file, Args: c.Argv, Env: c.Env, Dir: c.Dir},
 		signals: o.Signals,
 		started: time.Now(),
+		options: o,
 	}
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stream(c.Stdin), stream(c.Stdout), stream(c.Stderr)
+	if o.DieWithUs {
+		return nil, errors.New("only Linux can end a command together with us")
+	}
 	if p.signals == nil {
 		own := make(chan os.Signal, 64)
 		signal.Notify(own, Signals()...)
@@ -73,9 +78,16 @@ func (p *Process) Wait() (Exit, error) {
 	exit := Exit{Started: p.started}
 	ended := make(chan error, 1)
 	go func() { ended <- p.cmd.Wait() }()
+	var overdue <-chan time.Time
 	for {
 		select {
+		case <-overdue:
+			exit.LastResort = true
+			_ = p.cmd.Process.Kill() // it fails only when it has ended
 		case s := <-p.signals:
+			if isRequestToEnd(s) && overdue == nil && p.options.KillAfter > 0 {
+				overdue = time.After(p.options.KillAfter)
+			}
 			if s, ok := s.(syscall.Signal); ok && !fromTerminal(s) && p.cmd.Process.Signal(s) == nil {
 				exit.Forwarded = append(exit.Forwarded, s.String())
 			}

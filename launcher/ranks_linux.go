@@ -22,7 +22,10 @@ const (
 )
 
 // identity is what the environment of a process says of the rank that it is.
-type identity struct{ rank, localRank, attempt int }
+type identity struct {
+	rank, localRank, attempt int
+	errorFile                string
+}
 
 // rank is a training process.
 type rank struct {
@@ -104,7 +107,7 @@ func (w *rankWatch) add(pid int) bool {
 		return false
 	}
 	r := &rank{
-		RankExit: RankExit{PID: pid, Rank: is.rank, LocalRank: is.localRank, Attempt: is.attempt},
+		RankExit: RankExit{PID: pid, Rank: is.rank, LocalRank: is.localRank, Attempt: is.attempt, ErrorFile: is.errorFile},
 		start:    p.start,
 		group:    p.group,
 		handle:   handle,
@@ -227,7 +230,7 @@ func (w *rankWatch) all() []*rank {
 
 // readIdentity reads who a process is from the environment that it was started with: torchrun, accelerate and DeepSpeed's
 // launcher set RANK and LOCAL_RANK for each rank, torchrun also the attempt. An outer RANK alone (Kubernetes operators set it for the
-// node) does not make a rank. Nothing else of the environment, which may hold secrets, is looked at.
+// node) does not make a rank. Beside these only the file for its exception is looked at: an environment may hold secrets.
 func readIdentity(pid int) (identity, bool) {
 	environment, err := readProc("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
@@ -242,6 +245,9 @@ func parseIdentity(environment []byte) (identity, bool) {
 	wanted := map[string]*int{"RANK": &is.rank, "LOCAL_RANK": &is.localRank, "TORCHELASTIC_RESTART_COUNT": &is.attempt}
 	for entry := range bytes.SplitSeq(environment, []byte{0}) {
 		name, value, _ := bytes.Cut(entry, []byte{'='})
+		if string(name) == "TORCHELASTIC_ERROR_FILE" {
+			is.errorFile = string(value)
+		}
 		if into, ok := wanted[string(name)]; ok {
 			if n, err := strconv.Atoi(string(value)); err == nil && n >= 0 {
 				*into = n

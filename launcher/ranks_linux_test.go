@@ -287,15 +287,16 @@ func TestParseIdentity(t *testing.T) {
 		want        identity
 		ok          bool
 	}{
-		{"RANK=3\x00LOCAL_RANK=1\x00TORCHELASTIC_RESTART_COUNT=2\x00", identity{3, 1, 2}, true},
-		{"A=b\x00LOCAL_RANK=0\x00X\x00RANK=0\x00", identity{0, 0, 0}, true}, // DeepSpeed's launcher: no attempt
-		{"RANK=3\x00WORLD_SIZE=8\x00", identity{3, -1, 0}, false},           // a node's rank, set by a Kubernetes operator
-		{"LOCAL_RANK=3\x00", identity{-1, 3, 0}, false},
-		{"RANK=\x00LOCAL_RANK=\x00", identity{-1, -1, 0}, false},
-		{"RANK=-1\x00LOCAL_RANK=-1\x00", identity{-1, -1, 0}, false},
-		{"MY_RANK=1\x00GROUP_RANK=1\x00RANK =1\x00", identity{-1, -1, 0}, false},
-		{"", identity{-1, -1, 0}, false},
-		{"RANK=99999999999999999999\x00LOCAL_RANK=1\x00", identity{-1, 1, 0}, false},
+		{"RANK=3\x00LOCAL_RANK=1\x00TORCHELASTIC_RESTART_COUNT=2\x00", identity{rank: 3, localRank: 1, attempt: 2}, true},
+		{"RANK=0\x00LOCAL_RANK=0\x00TORCHELASTIC_ERROR_FILE=/tmp/e.json\x00", identity{errorFile: "/tmp/e.json"}, true},
+		{"A=b\x00LOCAL_RANK=0\x00X\x00RANK=0\x00", identity{rank: 0, localRank: 0, attempt: 0}, true}, // DeepSpeed's launcher: no attempt
+		{"RANK=3\x00WORLD_SIZE=8\x00", identity{rank: 3, localRank: -1, attempt: 0}, false},           // a node's rank, set by a Kubernetes operator
+		{"LOCAL_RANK=3\x00", identity{rank: -1, localRank: 3, attempt: 0}, false},
+		{"RANK=\x00LOCAL_RANK=\x00", identity{rank: -1, localRank: -1, attempt: 0}, false},
+		{"RANK=-1\x00LOCAL_RANK=-1\x00", identity{rank: -1, localRank: -1, attempt: 0}, false},
+		{"MY_RANK=1\x00GROUP_RANK=1\x00RANK =1\x00", identity{rank: -1, localRank: -1, attempt: 0}, false},
+		{"", identity{rank: -1, localRank: -1, attempt: 0}, false},
+		{"RANK=99999999999999999999\x00LOCAL_RANK=1\x00", identity{rank: -1, localRank: 1, attempt: 0}, false},
 	} {
 		if got, ok := parseIdentity([]byte(test.environment)); got != test.want || ok != test.ok {
 			t.Errorf("%q: %+v %v, want %+v %v", test.environment, got, ok, test.want, test.ok)

@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -21,7 +22,8 @@ import (
 // The command writes into a pipe of ours, and a process of its own moves the bytes on: with tee(2) into the copy and with splice(2) to
 // where they were meant to go. So bytes leave the pipe only as they arrive at their end, and nothing is lost when one of the two dies:
 // when oomguard is killed, the relay goes on until the last writer has closed the pipe; when the relay is killed, oomguard, which holds the
-// pipe open too, starts another one that continues with the next byte. Killing both at the same moment breaks the pipe.
+// pipe open too, starts another one that continues with the next byte. A relay that is stopped is continued. Killing both at the same moment
+// breaks the pipe; the relay has a name of its own, so that killing every process called oomguard does not.
 type Relay struct {
 	// Stdout and Stderr are what the command is to be given: our pipe, or the stream as it was.
 	Stdout, Stderr *os.File
@@ -39,13 +41,10 @@ type Relay struct {
 // stream is one way from the command: the pipe it writes to, and where that leads.
 type stream struct{ read, write, to *os.File }
 
-// route is a stream as the kernel knows it. Descriptors instead of files: an *os.File may change the blocking mode of a stream that others
-// share.
-type route struct{ from, to int }
+// RelayName is what a relay is called, in ps as in pkill.
+const RelayName = "output-relay"
 
 const (
-	// pipeBytes is the capacity asked for: Linux' default limit for everybody (/proc/sys/fs/pipe-max-size).
-	pipeBytes = 1 << 20
 	// maxRelays is how often a relay that dies is replaced; then oomguard relays itself.
 	maxRelays = 3
 	// readerGone + i is the status of a relay whose stream i has no reader any more. The command must get the SIGPIPE that is meant for
@@ -55,19 +54,20 @@ const (
 )
 
 // StartRelay prepares the streams of a command. argv starts this program as a relay: it calls ServeRelay with the number of streams and
-// the file for the copy, which StartRelay adds as the last words. Where no relay is needed or none can be had, the streams are as they
-// were; the error then says why there is no copy, and the command can be started all the same.
+// the name of the file for the copy, which StartRelay adds as the last words; its working directory is that file's folder. Where no relay
+// is needed or none can be had, the streams are as they were; the error then says why there is no copy, and the command can be started
+// all the same. A nil file is no stream of ours: the command gets it as it is.
 func StartRelay(argv []string, copyTo string, stdout, stderr *os.File) (*Relay, error) {
 	r := &Relay{Stdout: stdout, Stderr: stderr, argv: argv, copyTo: copyTo, done: make(chan struct{})}
 	var err error
-	if isPipe(stdout) {
+	if IsPipe(stdout) {
 		r.Stdout, err = r.add(stdout)
 	}
 	switch {
 	case err != nil:
-	case sameFile(stdout, stderr):
+	case SameStream(stdout, stderr):
 		r.Stderr = r.Stdout // one pipe for both: the order of their bytes is kept
-	case isPipe(stderr):
+	case IsPipe(stderr):
 		r.Stderr, err = r.add(stderr)
 	}
 	if err == nil && len(r.streams) > 0 {
@@ -82,12 +82,20 @@ func StartRelay(argv []string, copyTo string, stdout, stderr *os.File) (*Relay, 
 	return r, nil
 }
 
-func isPipe(f *os.File) bool {
+// IsPipe tells whether a stream leads to a pipe or a socket, which is what a Relay copies.
+func IsPipe(f *os.File) bool {
+	if f == nil {
+		return false
+	}
 	info, err := f.Stat()
 	return err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0
 }
 
-func sameFile(a, b *os.File) bool {
+// SameStream tells whether both lead to the same file, so that the order in which they are written to is kept.
+func SameStream(a, b *os.File) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
 	infoA, errA := a.Stat()
 	infoB, errB := b.Stat()
 	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
@@ -100,21 +108,20 @@ func (r *Relay) add(to *os.File) (*os.File, error) {
 	}
 	s := stream{read: os.NewFile(uintptr(fds[0]), "relay"), write: os.NewFile(uintptr(fds[1]), to.Name()), to: to}
 	r.streams = append(r.streams, s)
-	_, _ = unix.FcntlInt(uintptr(fds[0]), unix.F_SETPIPE_SZ, pipeBytes) // a smaller pipe works too
 	return s.write, nil
 }
 
 // start begins to relay, in a session of its own so that neither Ctrl-C nor the end of our group reaches it.
 func (r *Relay) start() error {
-	process, err := r.process()
+	pid, err := r.process()
 	if err != nil {
 		return err
 	}
-	go r.keep(process)
+	go r.keep(pid)
 	return nil
 }
 
-func (r *Relay) process() (*os.Process, error) {
+func (r *Relay) process() (pid int, err error) {
 	streams := r.open()
 	files := []*os.File{nil, nil, nil}
 	for _, s := range streams {
@@ -122,28 +129,30 @@ func (r *Relay) process() (*os.Process, error) {
 	}
 	fds, closeNull, err := descriptors(files...)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	defer closeNull()
-	argv := slices.Concat(r.argv, []string{strconv.Itoa(len(streams)), r.copyTo})
-	// it needs nothing of the environment
-	pid, err := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{Env: []string{}, Files: fds, Sys: &syscall.SysProcAttr{Setsid: true}})
-	if err != nil {
-		return nil, err
+	// Not even its arguments name us (pkill -f). It needs nothing of the environment.
+	argv := slices.Concat([]string{RelayName}, r.argv[1:], []string{strconv.Itoa(len(streams)), filepath.Base(r.copyTo)})
+	pid, err = syscall.ForkExec(r.argv[0], argv, &syscall.ProcAttr{
+		Dir: filepath.Dir(r.copyTo), Env: []string{}, Files: fds, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	runtime.KeepAlive(streams)
+	if err == nil {
+		r.pid.Store(int64(pid))
 	}
-	r.pid.Store(int64(pid))
-	return os.FindProcess(pid)
+	return pid, err
 }
 
 // keep waits for the relay's end. One that dies before its time is replaced, in the end by ourselves.
-func (r *Relay) keep(process *os.Process) {
+func (r *Relay) keep(pid int) {
 	defer close(r.done)
 	for deaths := 0; ; {
-		state, err := process.Wait()
+		code, err := outcome(pid)
 		switch {
-		case err == nil && state.Success(), r.quit.Load():
+		case code == 0 && err == nil, r.quit.Load():
 			return
-		case err == nil && state.ExitCode() >= readerGone && r.drop(state.ExitCode()-readerGone):
+		case code >= readerGone && r.drop(code-readerGone):
 			if len(r.open()) == 0 {
 				return
 			}
@@ -151,11 +160,29 @@ func (r *Relay) keep(process *os.Process) {
 			deaths++
 		}
 		if deaths <= maxRelays {
-			process, err = r.process()
+			pid, err = r.process()
 		}
 		if deaths > maxRelays || err != nil {
 			r.relayHere()
 			return
+		}
+	}
+}
+
+// outcome waits for a relay's end and returns its exit status, -1 when it was killed. One that somebody stops is continued: it would hold
+// up the command.
+func outcome(pid int) (code int, err error) {
+	for {
+		var status unix.WaitStatus
+		_, err := unix.Wait4(pid, &status, unix.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return -1, err
+		case status.Stopped():
+			_ = unix.Kill(pid, unix.SIGCONT)
+		default:
+			return status.ExitStatus(), nil
 		}
 	}
 }
@@ -186,7 +213,7 @@ func (r *Relay) relayHere() {
 		if fds, closeNull, err := descriptors(s.read, s.to); err == nil {
 			closeNull()
 			done.Go(func() {
-				_ = route{int(fds[0]), int(fds[1])}.relay(nil)
+				_ = newRoute(int(fds[0]), int(fds[1])).relay(nil)
 				_ = s.read.Close()
 			})
 		}
@@ -215,7 +242,7 @@ func (r *Relay) Finish(limit time.Duration) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	settled := 0
-	for settled < 3 { // empty for a while: the last bytes have been moved, not only taken
+	for settled < 8 { // empty for longer than a relay waits before it writes down what it holds (see lull)
 		select {
 		case <-r.done:
 			return
@@ -246,90 +273,4 @@ func (r *Relay) pending() int {
 		})
 	}
 	return sum
-}
-
-// ServeRelay is the body of a relay process: streams pairs of files from descriptor 3 on, each a pipe to read and where it leads, and the
-// file for the copy. It returns the exit status. Signals that end other processes do not end it: it ends with the last writer.
-func ServeRelay(streams int, copyTo string) int {
-	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP)
-	routes := make([]route, streams)
-	for i := range routes {
-		routes[i] = route{firstFD + 2*i, firstFD + 2*i + 1}
-	}
-	copied := newTail(copyTo)
-	type end struct {
-		stream int
-		err    error
-	}
-	ends := make(chan end, streams)
-	for i, way := range routes {
-		go func() { ends <- end{i, way.relay(copied)} }()
-	}
-	for range routes {
-		if e := <-ends; e.err != nil {
-			return readerGone + e.stream // what the others hold is still in their pipes
-		}
-	}
-	return 0
-}
-
-// relay moves one stream on until its end; copied may be nil. An error means that nobody reads it any more.
-func (way route) relay(copied *tail) error {
-	var between [2]int
-	if copied != nil && unix.Pipe2(between[:], unix.O_CLOEXEC) != nil {
-		copied = nil // no copy then; the command's output matters more
-	}
-	buffer := make([]byte, 1<<16)
-	for {
-		n := len(buffer)
-		if copied != nil {
-			taken, err := retry(func() (int64, error) { return unix.Tee(way.from, between[1], len(buffer), 0) })
-			if err != nil {
-				copied = nil
-				continue
-			}
-			n = int(taken)
-			if got, err := unix.Read(between[0], buffer[:n]); err == nil && got > 0 {
-				copied.write(buffer[:got])
-			}
-		}
-		moved, err := way.move(n)
-		if err != nil {
-			return err
-		}
-		if moved == 0 {
-			return nil // the last writer has closed it
-		}
-	}
-}
-
-// move takes up to n bytes to their end: all n when they are known to be there, as many as come at once otherwise.
-func (way route) move(n int) (int, error) {
-	moved := 0
-	for moved < n {
-		got, err := retry(func() (int64, error) { return unix.Splice(way.from, nil, way.to, nil, n-moved, unix.SPLICE_F_MOVE) })
-		switch {
-		case errors.Is(err, unix.EAGAIN): // somebody has made the reader's end non-blocking
-			wait := []unix.PollFd{{Fd: int32(way.to), Events: unix.POLLOUT}}
-			if _, err := unix.Poll(wait, -1); err != nil && !errors.Is(err, unix.EINTR) {
-				return moved, err
-			}
-		case err != nil:
-			return moved, err
-		case got == 0:
-			return moved, nil
-		default:
-			moved += int(got)
-		}
-	}
-	return moved, nil
-}
-
-func retry(call func() (int64, error)) (int64, error) {
-	for {
-		n, err := call()
-		if !errors.Is(err, unix.EINTR) {
-			return n, err
-		}
-	}
 }

@@ -110,7 +110,7 @@ func TestRelayKeepsBytesAndOrder(t *testing.T) {
 	}
 }
 
-// TestRelayBoundsTheCopy: of a lot of output the end is kept, all of it arrives.
+// TestRelayBoundsTheCopy: of a flood the end is kept; all of it arrives.
 func TestRelayBoundsTheCopy(t *testing.T) {
 	w := newWire(t)
 	const size = 64 << 20
@@ -118,9 +118,52 @@ func TestRelayBoundsTheCopy(t *testing.T) {
 	if got := w.all(t, cmd); len(got) != size+len("the end\n") {
 		t.Errorf("%d bytes arrived", len(got))
 	}
-	if copied := ReadTail(w.log); len(copied) < tailBytes || len(copied) > 2*tailBytes+1<<16 || !strings.HasSuffix(copied, "the end\n") {
+	copied := ReadTail(w.log)
+	if len(copied) < pipeBytes/4 || len(copied) > 2*tailBytes+pipeBytes || !strings.HasSuffix(copied, "the end\n") {
 		t.Errorf("%d bytes are kept, ending in %q", len(copied), copied[max(0, len(copied)-9):])
 	}
+}
+
+// TestWindow: of a flood that nobody pays for, the copy has the end, and says how much is missing before it.
+func TestWindow(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "output")
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	null, err := unix.Open(os.DevNull, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := openWindow(newTail(log))
+	w.budget, w.counted = 0, time.Now().Add(time.Hour)
+	const size, piece = 3 << 20, 1 << 15
+	for i := range size / piece {
+		if _, err := unix.Write(pipe[1], bytes.Repeat([]byte{byte('a' + i%26)}, piece)); err != nil {
+			t.Fatal(err)
+		}
+		n, err := w.take(route{pipe[0], null, -1})
+		if err != nil || n != piece {
+			t.Fatal(n, err)
+		}
+		if n, err := (route{pipe[0], null, -1}).move(n); err != nil || n != piece {
+			t.Fatal(n, err)
+		}
+	}
+	_ = unix.Close(pipe[1])
+	if n, err := w.take(route{pipe[0], null, -1}); n != 0 || err != nil {
+		t.Errorf("the end is %d, %v", n, err)
+	}
+	w.close()
+	first, rest, _ := strings.Cut(strings.TrimPrefix(ReadTail(log), "\n"), "\n")
+	kept := len(rest)
+	if first != fmt.Sprintf("[oomguard: %d bytes of output are left out here]", size-kept) || kept < w.capacity/4 || kept > w.capacity {
+		t.Errorf("%q, then %d bytes", first, kept)
+	}
+	if last := byte('a' + (size/piece-1)%26); rest[kept-1] != last {
+		t.Errorf("the last byte is %c, want %c", rest[kept-1], last)
+	}
+	_, _ = unix.Close(pipe[0]), unix.Close(null)
 }
 
 // TestRelayDies: whoever kills the relay, and however often, not a byte is lost or doubled.
@@ -173,6 +216,140 @@ func TestReaderGoes(t *testing.T) {
 	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if !ok || !status.Signaled() || status.Signal() != syscall.SIGPIPE {
 		t.Errorf("the command ended with %v, want SIGPIPE", err)
+	}
+}
+
+// TestReaderGoesQuietly: the reader has gone while the command did not write; already its next write is one too many, as without a relay.
+func TestReaderGoesQuietly(t *testing.T) {
+	w := newWire(t)
+	gate := fifo(t)
+	cmd := w.command(t, `echo line; read < "`+gate+`"; echo one too many; echo not reached >&2`)
+	if _, err := w.reader.Read(make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	w.reader.Close()
+	select {
+	case <-w.relay.done:
+	case <-time.After(patience):
+		t.Fatal("the relay does not notice")
+	}
+	if err := os.WriteFile(gate, []byte("go\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if !ok || !status.Signaled() || status.Signal() != syscall.SIGPIPE {
+		t.Errorf("the command ended with %v, want SIGPIPE", cmd.ProcessState)
+	}
+}
+
+// TestNextReaderOfANamedPipe: a reader of a named pipe that goes may be followed by another one.
+func TestNextReaderOfANamedPipe(t *testing.T) {
+	named := fifo(t)
+	open := func() *os.File {
+		f, err := os.OpenFile(named, os.O_RDONLY|unix.O_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	first := open()
+	writer, err := os.OpenFile(named, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := StartRelay(program("relay"), filepath.Join(t.TempDir(), "output"), writer, writer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := wire{relay: r, reader: first, writer: writer}
+	gate := fifo(t)
+	cmd := w.command(t, `echo one; read < "`+gate+`"; echo two`)
+	if n, err := io.ReadFull(first, make([]byte, 4)); err != nil {
+		t.Fatal(n, err)
+	}
+	first.Close()
+	w.reader = open()
+	defer w.reader.Close()
+	if err := os.WriteFile(gate, []byte("go\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.all(t, cmd); string(got) != "two\n" {
+		t.Errorf("the second reader got %q", got)
+	}
+}
+
+// TestRelayIsContinued: a relay that somebody stops would hold up the command.
+func TestRelayIsContinued(t *testing.T) {
+	w := newWire(t)
+	gate := fifo(t)
+	cmd := w.command(t, `echo one; read < "`+gate+`"; echo two`)
+	if _, err := w.reader.Read(make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(w.relay.PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(gate, []byte("go\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.all(t, cmd); string(got) != "two\n" {
+		t.Errorf("arrived: %q", got)
+	}
+}
+
+// TestRelayHasItsOwnName: neither pkill nor pkill -f with our name finds it.
+func TestRelayHasItsOwnName(t *testing.T) {
+	w := newWire(t)
+	gate := fifo(t)
+	cmd := w.command(t, `read < "`+gate+`"`)
+	p, ok := readProcess(w.relay.PID())
+	for ok && p.name != RelayName { // it takes the name when it begins
+		p, ok = readProcess(w.relay.PID())
+	}
+	line, err := readProc(fmt.Sprintf("/proc/%d/cmdline", w.relay.PID()))
+	if !ok || err != nil || !bytes.HasPrefix(line, []byte(RelayName+"\x00")) || bytes.Contains(line, []byte(filepath.Dir(w.log))) {
+		t.Errorf("its command line is %q (%v)", line, err)
+	}
+	if err := os.WriteFile(gate, []byte("go\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	w.all(t, cmd)
+}
+
+// TestCopyIsPrompt: what a command has printed is in the copy at once, not only at the end.
+func TestCopyIsPrompt(t *testing.T) {
+	w := newWire(t)
+	gate := fifo(t)
+	cmd := w.command(t, `echo one; read < "`+gate+`"`)
+	for limit := time.Now().Add(patience); ReadTail(w.log) != "one\n"; {
+		if time.Now().After(limit) {
+			t.Fatalf("the copy is %q", ReadTail(w.log))
+		}
+	}
+	if err := os.WriteFile(gate, []byte("go\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	w.all(t, cmd)
+}
+
+// TestRelayWithoutSplice: to where the system cannot splice the bytes are copied.
+func TestRelayWithoutSplice(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fds[1]), unix.F_SETFL, unix.O_APPEND|unix.O_NONBLOCK); err != nil {
+		t.Fatal(err)
+	}
+	w := wire{reader: os.NewFile(uintptr(fds[0]), "reader"), writer: os.NewFile(uintptr(fds[1]), "writer"), log: filepath.Join(t.TempDir(), "output")}
+	defer w.reader.Close()
+	if w.relay, err = StartRelay(program("relay"), w.log, w.writer, w.writer); err != nil {
+		t.Fatal(err)
+	}
+	cmd := w.command(t, `head -c 3000000 /dev/zero; echo the end`)
+	if got := w.all(t, cmd); len(got) != 3000008 || !bytes.HasSuffix(got, []byte("the end\n")) {
+		t.Errorf("%d bytes arrived", len(got))
 	}
 }
 
@@ -278,41 +455,5 @@ func TestRelaySharesTheStream(t *testing.T) {
 	}
 	if flags, err := unix.FcntlInt(uintptr(fds[1]), unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK == 0 {
 		t.Errorf("flags %#x, %v: the stream is blocking now", flags, err)
-	}
-}
-
-// BenchmarkRelay is the throughput of a command's output, with a relay and without.
-func BenchmarkRelay(b *testing.B) {
-	const size = 256 << 20
-	for _, relayed := range []bool{false, true} {
-		b.Run(map[bool]string{false: "direct", true: "relayed"}[relayed], func(b *testing.B) {
-			b.SetBytes(size)
-			for b.Loop() {
-				reader, writer, err := os.Pipe()
-				if err != nil {
-					b.Fatal(err)
-				}
-				r := &Relay{Stdout: writer, Stderr: writer}
-				if relayed {
-					if r, err = StartRelay(program("relay"), filepath.Join(b.TempDir(), "output"), writer, writer); err != nil {
-						b.Fatal(err)
-					}
-				}
-				cmd := exec.Command("head", "-c", strconv.Itoa(size), "/dev/zero")
-				cmd.Stdout = r.Stdout
-				if err := cmd.Start(); err != nil {
-					b.Fatal(err)
-				}
-				r.Started()
-				writer.Close()
-				if n, err := io.Copy(io.Discard, reader); n != size || err != nil {
-					b.Fatal(n, err)
-				}
-				if err := cmd.Wait(); err != nil {
-					b.Fatal(err)
-				}
-				reader.Close()
-			}
-		})
 	}
 }

@@ -16,6 +16,15 @@ func StartRelay(_ []string, _ string, stdout, stderr *os.File) (*Relay, error) {
 	return &Relay{Stdout: stdout, Stderr: stderr}, errors.New("the command's output is copied on Linux only")
 }
 
+// RelayName is what a relay is called where there are relays.
+const RelayName = "output-relay"
+
+// IsPipe is false: no stream is copied.
+func IsPipe(*os.File) bool { return false }
+
+// SameStream tells whether both are the same file.
+func SameStream(a, b *os.File) bool { return a == b }
+
 // PID is 0: there is no relay.
 func (r *Relay) PID() int { return 0 }
 

@@ -2,16 +2,19 @@ package launcher
 
 import (
 	"os"
+	"os/signal"
 
 	"golang.org/x/sys/unix"
 )
 
-// handedOn are the signals that reach the command through us. SIGKILL and SIGSTOP cannot be caught; SIGCHLD, SIGPIPE and those of
-// faults are about ourselves.
+// handedOn are the signals that reach the command through us: all that somebody may send. SIGKILL and SIGSTOP cannot be caught; SIGCHLD,
+// SIGPIPE, SIGXFSZ and those of faults are about ourselves; SIGURG wakes Go's scheduler.
 func handedOn() []unix.Signal {
-	return []unix.Signal{
+	signals := []unix.Signal{
 		unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH,
+		unix.SIGABRT, unix.SIGALRM, unix.SIGVTALRM, unix.SIGIO, unix.SIGXCPU,
 	}
+	return append(signals, ofThisSystem()...)
 }
 
 // Signals returns the signals that are handed on to a command, without those that we inherited as ignored: catching one of these
@@ -24,6 +27,14 @@ func Signals() []os.Signal {
 		}
 	}
 	return signals
+}
+
+// Interrupt ends this process and its group as Ctrl-C does. It is for the end of a command that died of Ctrl-C while it, and not we, stood in
+// the terminal's foreground: a shell script that started us stops only when it gets SIGINT and sees that its child has died of it.
+// It returns when SIGINT is ignored.
+func Interrupt() {
+	signal.Reset(unix.SIGINT)
+	_ = unix.Kill(0, unix.SIGINT)
 }
 
 // isRequestToEnd tells whether somebody who sends us the signal wants us to end.

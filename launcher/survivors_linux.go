@@ -65,6 +65,9 @@ func (p *Process) orphans() []process {
 
 func (p *Process) excluded() map[int]bool {
 	pids := map[int]bool{}
+	if p.canary != nil {
+		pids[p.canary.pid] = true
+	}
 	if p.options.Exclude != nil {
 		for _, pid := range p.options.Exclude() {
 			pids[pid] = true
@@ -113,7 +116,7 @@ func (p *Process) doomed(met fates) []process {
 	belongs := map[int]bool{}
 	var doomed []process
 	for _, q := range p.survivors() {
-		if p.ranks.known(q) != nil || groups[q.group] || belongs[q.parent] || met.find(q) != nil {
+		if p.exit.LastResort || p.ranks.known(q) != nil || groups[q.group] || belongs[q.parent] || met.find(q) != nil {
 			belongs[q.pid] = true
 			doomed = append(doomed, q)
 		}
@@ -138,7 +141,7 @@ func (p *Process) sweep() []Survivor {
 // them has given up on them. They would hold their GPUs' memory for nothing. What outlives ranks that have ended in good order
 // was meant to.
 func (p *Process) gaveUp() bool {
-	if p.exit.Signal != 0 {
+	if p.exit.Signal != 0 || p.exit.LastResort {
 		p.findLateRanks()
 		return true
 	}
@@ -159,6 +162,9 @@ func (p *Process) endRanks(met *fates) {
 		{unix.SIGTERM, p.options.Grace, Terminated},
 		{unix.SIGKILL, dying, Killed},
 	} {
+		if p.exit.LastResort && step.signal != unix.SIGKILL {
+			continue // they have had their time
+		}
 		limit := time.After(step.limit)
 		for more := true; more; more = p.pause(limit) {
 			doomed := p.doomed(*met)
@@ -190,6 +196,14 @@ func (p *Process) findLateRanks() {
 		}
 	}
 	p.ranks.lookBelow(orphans)
+}
+
+// killAll ends the command and all that is below it, at once. What is started meanwhile, and what does not die, sweep finds.
+func (p *Process) killAll() {
+	p.exit.LastResort = true
+	for _, pid := range p.Tree() { // parents first, so that a launcher does not answer the death of its ranks
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
 }
 
 // pause waits until something may have changed. It returns false when the limit has come, or when somebody who wants us to end has

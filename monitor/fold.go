@@ -121,6 +121,10 @@ func foldRank(events []probe.Event) (r Rank, seen time.Time, ok bool) {
 	for _, p := range fold.peaks {
 		r.Stages = append(r.Stages, *p)
 	}
+	fold.steps.flush()
+	if r.Course = fold.steps.steps; len(r.Course) > 0 {
+		r.Turnover = &fold.steps.turn
+	}
 	sortStages(r.Stages)
 	return r, fold.at(events[len(events)-1]), true
 }
@@ -129,6 +133,7 @@ type rankFold struct {
 	rank  *Rank
 	hello probe.Event
 	peaks map[string]*StagePeak
+	steps stepFold
 }
 
 // at is the wall-clock time of an event.
@@ -143,6 +148,7 @@ func (f *rankFold) add(e probe.Event) {
 		if e.Mem == "rss" {
 			r.BaselineBytes = e.A
 		}
+		r.UUID = e.UUID
 	case "mem":
 		f.switchMemory(e)
 	case "w":
@@ -167,9 +173,12 @@ func (f *rankFold) add(e probe.Event) {
 
 // switchMemory follows a rank that began on the host and then started CUDA: from there on its numbers are the allocator's.
 func (f *rankFold) switchMemory(e probe.Event) {
+	if e.UUID != "" {
+		f.rank.UUID = e.UUID
+	}
 	if e.Mem != f.rank.Memory {
 		f.rank.Memory, f.rank.BaselineBytes = e.Mem, 0
-		f.peaks = map[string]*StagePeak{}
+		f.peaks, f.steps = map[string]*StagePeak{}, stepFold{}
 	}
 }
 
@@ -191,9 +200,11 @@ func (f *rankFold) window(e probe.Event) {
 	}
 	p.Windows += max(e.N, 1)
 	p.ReservedBytes = max(p.ReservedBytes, e.PR)
-	if peak := max(e.PA-r.BaselineBytes, 0); peak > p.AllocatedBytes {
+	peak := max(e.PA-r.BaselineBytes, 0)
+	if peak > p.AllocatedBytes {
 		p.AllocatedBytes, p.PeakStep = peak, e.Step
 	}
+	f.steps.add(e, f.at(e), peak, max(e.A-r.BaselineBytes, 0))
 }
 
 type deviceFold struct {
@@ -212,7 +223,9 @@ func (f *deviceFold) add(s sample) {
 	}
 	f.procs = mergeProcs(f.procs, s.Procs)
 	for _, d := range s.Devices {
-		f.device(d).fold(d, s.N)
+		record := f.device(d)
+		record.fold(d, s.N)
+		record.Points = thinPoints(append(record.Points, DevicePoint{Time: fromUnix(s.T), UsedBytes: d.Used, OwnBytes: d.Own}))
 	}
 }
 

@@ -26,6 +26,7 @@ type Recording struct {
 // Rank is one training process of one attempt.
 type Rank struct {
 	Rank      int    `json:"rank"`
+	Node      string `json:"node,omitempty"` // of a run of several nodes
 	LocalRank int    `json:"local_rank"`
 	Attempt   int    `json:"attempt"`
 	PID       int    `json:"pid"`
@@ -37,6 +38,10 @@ type Rank struct {
 	BaselineBytes int64       `json:"baseline_bytes"`
 	Stages        []StagePeak `json:"stages"`
 	Steps         int         `json:"steps"` // optimizer steps completed
+	// Course is the rank's memory step by step, bounded; Turnover what became of its gradients; UUID its GPU.
+	Course   []StepMemory `json:"course,omitempty"`
+	Turnover *Turnover    `json:"turnover,omitempty"`
+	UUID     string       `json:"uuid,omitempty"`
 	// ParamBytes, GradBytes and OptimizerBytes are exact sizes after the first step; 0 unknown.
 	ParamBytes     int64 `json:"parameter_bytes"`
 	GradBytes      int64 `json:"gradient_bytes"`
@@ -89,6 +94,7 @@ type Exception struct {
 // DeviceRecord is one device over the whole run.
 type DeviceRecord struct {
 	Index         int           `json:"index"`
+	Node          string        `json:"node,omitempty"` // of a run of several nodes
 	UUID          string        `json:"uuid"`
 	Name          string        `json:"name"`
 	TotalBytes    int64         `json:"total_bytes"`
@@ -98,4 +104,6 @@ type DeviceRecord struct {
 	OwnPeakBytes  int64         `json:"own_peak_bytes"` // processes of our tree, where NVML says; 0 unknown
 	Samples       int64         `json:"samples"`
 	Others        []gpu.Process `json:"others,omitempty"` // processes that are not ours, at their highest
+	// Points is the device's memory over time, bounded.
+	Points []DevicePoint `json:"points,omitempty"`
 }

@@ -21,9 +21,14 @@ const (
 	stagesDir   = "stages"
 )
 
-// Store is one run's folder on disk.
+// folderTime begins a run folder's name, so that names sort by time.
+const folderTime = "20060102T150405.000Z"
+
+// Store is one run's folder on disk, or one node's part of it.
 type Store struct {
 	Dir string
+	// Run is the folder of the whole run when Dir is one node's part of it; else "".
+	Run string
 }
 
 // CreateRun makes a new run folder `<utc time>-<id>` under root. The error names the folder and what to do about it.
@@ -32,15 +37,26 @@ func CreateRun(root string, now time.Time) (*Store, error) {
 	if _, err := rand.Read(id[:]); err != nil {
 		return nil, fmt.Errorf("make a run id: %w", err)
 	}
-	dir := filepath.Join(root, now.UTC().Format("20060102T150405.000Z")+"-"+hex.EncodeToString(id[:]))
+	dir := filepath.Join(root, now.UTC().Format(folderTime)+"-"+hex.EncodeToString(id[:]))
 	if err := os.MkdirAll(filepath.Join(dir, stagesDir), 0o755); err != nil {
 		return nil, fmt.Errorf("make the run folder: %w (choose another place with --dir or OOMGUARD_DIR)", err)
 	}
 	return &Store{Dir: dir}, nil
 }
 
-// ID is the folder's own name.
-func (s *Store) ID() string { return filepath.Base(s.Dir) }
+// ID is the name of the run's folder.
+func (s *Store) ID() string {
+	if s.Run != "" {
+		return filepath.Base(s.Run)
+	}
+	return filepath.Base(s.Dir)
+}
+
+// recorded tells whether there is a run in the folder.
+func (s *Store) recorded() bool {
+	_, err := os.Stat(filepath.Join(s.Dir, metaFile))
+	return err == nil
+}
 
 // WriteJSON writes one document of the run folder as a whole: to a temporary name first, so that a reader never sees half of it.
 func (s *Store) WriteJSON(name string, value any) error {
@@ -85,12 +101,14 @@ func (s *Store) ReadJSON(name string, value any) error {
 // ErrNoRun says that there is no such run.
 var ErrNoRun = errors.New("no such run")
 
-// Open finds a run: "" or "last" is the newest under root, anything else a folder's path, its name under root, or the unique end of
-// its name.
+// Open finds a run: "" or "last" is the newest under root, anything else a folder's path (also that of one node's part), its name
+// under root, or the unique end of its name.
 func Open(root, name string) (*Store, error) {
 	if name != "" && name != "last" {
-		if _, err := os.Stat(filepath.Join(name, metaFile)); err == nil {
-			return &Store{Dir: name}, nil
+		for _, dir := range []string{filepath.Clean(name), filepath.Join(root, name)} {
+			if r := (&Store{Dir: dir}); r.recorded() || len(r.Nodes()) > 0 {
+				return r, nil
+			}
 		}
 	}
 	runs, err := List(root)
@@ -129,9 +147,8 @@ func List(root string) ([]*Store, error) {
 	}
 	var runs []*Store
 	for _, e := range entries {
-		dir := filepath.Join(root, e.Name())
-		if _, err := os.Stat(filepath.Join(dir, metaFile)); err == nil {
-			runs = append(runs, &Store{Dir: dir})
+		if r := (&Store{Dir: filepath.Join(root, e.Name())}); r.recorded() || len(r.Nodes()) > 0 {
+			runs = append(runs, r)
 		}
 	}
 	sort.Slice(runs, func(i, j int) bool { return runs[i].ID() < runs[j].ID() })

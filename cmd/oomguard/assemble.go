@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -9,12 +10,12 @@ import (
 	"strconv"
 	"strings"
 
+	"oomguard/launcher"
 	"oomguard/monitor"
 	"oomguard/monitor/oom"
 	"oomguard/monitor/report"
 	"oomguard/preflight"
 	"oomguard/preflight/estimate"
-	"oomguard/preflight/plan"
 )
 
 // complete adds to a run's document what its folder holds: the recording, and the comparison with the estimate.
@@ -84,7 +85,7 @@ func bottleneck(e *estimate.Estimate, rec *monitor.Recording) (stage, component 
 
 // explainDeath adds a post-mortem when the command ended badly. text is what is known of its output.
 func explainDeath(doc *report.Run, text string) {
-	if doc.Exit != nil && doc.Exit.Code == 0 || doc.Exit == nil && (doc.Recording == nil || firstFatal(doc.Recording) == nil) {
+	if doc.Exit != nil && doc.Exit.Clean() || doc.Exit == nil && (doc.Recording == nil || firstFatal(doc.Recording) == nil) {
 		return
 	}
 	log, err := oom.Scan(strings.NewReader(text))
@@ -92,13 +93,41 @@ func explainDeath(doc *report.Run, text string) {
 		doc.Missing = append(doc.Missing, err.Error())
 		return
 	}
+	believe(doc.Exit, log)
 	facts := deathFacts(doc)
 	if doc.Recording != nil {
 		log.Messages = append(log.Messages, observed(doc.Recording)...)
 	}
 	d := oom.Diagnose(log, facts)
-	d.Remedies = priced(d.Remedies, doc, d.Stage)
+	priced(&d, doc)
 	doc.Postmortem = &d
+}
+
+// believe takes from the launcher's output how those ranks ended that nobody saw end, or saw at all: one that fails at once is gone before
+// we look.
+func believe(exit *launcher.Exit, log *oom.Log) {
+	if exit == nil {
+		return
+	}
+	attempt := 0
+	for _, r := range exit.Ranks {
+		attempt = max(attempt, r.Attempt)
+	}
+	for _, told := range log.Exits {
+		i := slices.IndexFunc(exit.Ranks, func(r launcher.RankExit) bool { return r.PID == told.PID })
+		switch {
+		case i >= 0 && exit.Ranks[i].Known:
+		case i >= 0:
+			exit.Ranks[i].Known, exit.Ranks[i].Code, exit.Ranks[i].Told = true, told.ExitCode, true
+		case told.PID > 0 && told.Rank >= 0: // torchrun's list of failures, which is about its last attempt
+			exit.Ranks = append(exit.Ranks, launcher.RankExit{
+				PID: told.PID, Rank: told.Rank, LocalRank: told.LocalRank, Attempt: attempt, Known: true, Code: told.ExitCode, Told: true,
+			})
+		}
+	}
+	slices.SortStableFunc(exit.Ranks, func(a, b launcher.RankExit) int {
+		return cmp.Or(cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.Rank, b.Rank))
+	})
 }
 
 // deathFacts is what is known of the end beside the text.
@@ -114,6 +143,9 @@ func deathFacts(doc *report.Run) oom.Facts {
 				facts.Deaths = append(facts.Deaths, oom.RankDeath{Rank: r.Rank, ExitCode: r.Code})
 			}
 		}
+		if len(facts.Deaths) == 0 && doc.Exit.Signal != 0 { // the command itself is the training
+			facts.Deaths = append(facts.Deaths, oom.RankDeath{Rank: -1, ExitCode: -int(doc.Exit.Signal)})
+		}
 	}
 	if doc.Recording == nil {
 		return facts
@@ -123,10 +155,14 @@ func deathFacts(doc *report.Run) oom.Facts {
 			facts.PeaksByStage[s.Stage] = s.AllocatedBytes
 		}
 	}
-	if r := firstFatal(doc.Recording); r != nil {
-		facts.Stage, facts.Rank, facts.GPU = r.Exception.Stage, r.Rank, r.Device
-		facts.TorchVersion = r.Torch
+	fatal := firstFatal(doc.Recording)
+	if fatal != nil {
+		facts.Stage, facts.Rank, facts.GPU = fatal.Exception.Stage, fatal.Rank, fatal.Device
+		facts.TorchVersion = fatal.Torch
 	}
+	facts.Run = runFacts(doc, fatal)
+	facts.Run.Smaller = smallerRun(doc, history(filepath.Dir(doc.Dir)))
+	facts.NoExpandable = noExpandable(doc)
 	return facts
 }
 
@@ -183,35 +219,6 @@ func allocConf(env map[string]string) string {
 	return ""
 }
 
-// priced writes behind each remedy what it would save on this job in the stage where it died, according to the estimate, and leaves out those of the estimate's
-// kind that do not apply to it.
-func priced(remedies []oom.Remedy, doc *report.Run, stage string) []oom.Remedy {
-	if doc.Estimate == nil || doc.EstimateInput == nil {
-		return remedies
-	}
-	offers, err := plan.RemediesAt(*doc.EstimateInput, estimate.Stage(stage))
-	if err != nil {
-		doc.Missing = append(doc.Missing, "what the remedies would save: "+err.Error())
-		return remedies
-	}
-	saves := map[string]plan.Remedy{}
-	for _, o := range offers {
-		saves[o.ID] = o
-	}
-	var out []oom.Remedy
-	for _, r := range remedies {
-		offer, ok := saves[r.ID]
-		switch {
-		case ok:
-			r.SavesBytes = &offer.SavesBytes
-		case slices.Contains(plan.IDs(), r.ID):
-			continue // it is on already, or would not lower this peak
-		}
-		out = append(out, r)
-	}
-	return out
-}
-
 // history is what the earlier runs under root were, for the checks. Runs that cannot be read are not history.
 func history(root string) []preflight.Earlier {
 	runs, err := monitor.List(root)
@@ -225,6 +232,9 @@ func history(root string) []preflight.Earlier {
 	var out []preflight.Earlier
 	for _, store := range runs {
 		var e preflight.Earlier
+		if nodes := store.Nodes(); len(nodes) > 0 { // the nodes of a run are alike
+			store = nodes[0]
+		}
 		if store.ReadJSON(summaryFile, &e) == nil {
 			out = append(out, e)
 		}
@@ -250,7 +260,7 @@ func earlier(doc report.Run) preflight.Earlier {
 	switch {
 	case doc.Refused:
 		e.Outcome = "refused"
-	case doc.Exit != nil && doc.Exit.Code == 0:
+	case doc.Exit != nil && doc.Exit.Clean():
 		e.Outcome = preflight.OutcomeOK
 	case doc.Postmortem != nil:
 		e.Outcome = string(doc.Postmortem.Cause)
@@ -267,7 +277,7 @@ func earlier(doc report.Run) preflight.Earlier {
 		}
 	}
 	if doc.Job != nil {
-		e.Tokens = preflight.Tokens(doc.Job)
+		e.Tokens, e.Model = preflight.Tokens(doc.Job), doc.Job.Model.Or("")
 	}
 	return e
 }

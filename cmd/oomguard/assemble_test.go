@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -65,6 +66,17 @@ func TestOvercomeOOM(t *testing.T) {
 	}
 }
 
+// TestCommandKilledByTheHost: the command itself is the training, so no rank's death tells of the kill.
+func TestCommandKilledByTheHost(t *testing.T) {
+	doc := aRun(137)
+	doc.Exit = &launcher.Exit{Code: 137, Signal: syscall.SIGKILL}
+	doc.CgroupOOMKills = 1
+	explainDeath(&doc, "")
+	if d := doc.Postmortem; d == nil || d.Cause != oom.HostOOMKill {
+		t.Errorf("post-mortem %+v, want %s", d, oom.HostOOMKill)
+	}
+}
+
 // TestRemediesOfTheStage: what a remedy saves is counted in the stage where the run died, even where another is the predicted peak.
 func TestRemediesOfTheStage(t *testing.T) {
 	arch, err := model.Parse([]byte(`{"model_type":"llama","hidden_size":1024,"num_hidden_layers":16,"num_attention_heads":16,"intermediate_size":4096,"vocab_size":32000}`), "config.json")
@@ -87,7 +99,9 @@ func TestRemediesOfTheStage(t *testing.T) {
 	remedies := []oom.Remedy{{ID: "checkpointing"}, {ID: "alloc-conf"}}
 	ids := func(stage string) string {
 		var out []string
-		for _, r := range priced(slices.Clone(remedies), &doc, stage) {
+		d := oom.Diagnosis{Stage: stage, Remedies: slices.Clone(remedies)}
+		priced(&d, &doc)
+		for _, r := range d.Remedies {
 			out = append(out, r.ID)
 		}
 		return strings.Join(out, " ")

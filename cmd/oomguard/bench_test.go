@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -99,4 +100,15 @@ func BenchmarkStartUp(b *testing.B) {
 	binary := builtBinary(b)
 	b.Run("direct", func(b *testing.B) { benchCommand(b, "true") })
 	b.Run("wrapped", func(b *testing.B) { benchCommand(b, binary, "run", "--", "true") })
+}
+
+// BenchmarkPostmortem: the promise is < 1 s for a log that can be read in less; this one has a hundred thousand lines of training before its death.
+func BenchmarkPostmortem(b *testing.B) {
+	log := filepath.Join(b.TempDir(), "crash.log")
+	text := strings.Repeat("[rank3]: {'loss': 1.234, 'grad_norm': 0.5, 'learning_rate': 1e-05, 'epoch': 0.01}\n", 100_000) +
+		"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 98.00 MiB is free. Including non-PyTorch memory, this process has 78.89 GiB memory in use. Of the allocated memory 77.12 GiB is allocated by PyTorch, and 165.81 MiB is reserved by PyTorch but unallocated.\n"
+	if err := os.WriteFile(log, []byte(text), 0o644); err != nil {
+		b.Fatal(err)
+	}
+	benchCommand(b, builtBinary(b), "postmortem", "--redact", "--format", "html", log)
 }

@@ -38,9 +38,52 @@ func reportCommand(env environment) *cli.Command {
 	}
 }
 
-// rebuild makes the document of a run from its folder. A run whose end was recorded is shown as it was; one that was cut off is
-// put together from what is there.
+// rebuild makes the document of a run from its folder, of a run of several nodes from their parts.
 func rebuild(env environment, store *monitor.Store) (report.Run, error) {
+	return assembled(store, func(part *monitor.Store) (report.Run, error) { return rebuildPart(env, part) })
+}
+
+// recorded is the document as it was written, for which nothing but run.json is read.
+func recorded(store *monitor.Store) (report.Run, error) {
+	return assembled(store, func(part *monitor.Store) (doc report.Run, err error) {
+		err = part.ReadMeta(&doc)
+		return doc, err
+	})
+}
+
+// assembled reads a run with read, or each of its nodes' parts. A part that cannot be read is said to be missing.
+func assembled(store *monitor.Store, read func(*monitor.Store) (report.Run, error)) (report.Run, error) {
+	nodes := store.Nodes()
+	if len(nodes) == 0 {
+		return read(store)
+	}
+	var parts []report.Run
+	var unreadable []error
+	for _, node := range nodes {
+		part, err := read(node)
+		if err == nil && part.Node == nil {
+			err = fmt.Errorf("%s is not a node's part of a run", node.Dir)
+		}
+		if err != nil {
+			unreadable = append(unreadable, err)
+			continue
+		}
+		part.Dir = node.Dir
+		parts = append(parts, part)
+	}
+	if len(parts) == 0 {
+		return report.Run{}, errors.Join(unreadable...)
+	}
+	doc := merge(store, parts)
+	for _, err := range unreadable {
+		doc.Missing = append(doc.Missing, err.Error())
+	}
+	return doc, nil
+}
+
+// rebuildPart makes the document of what one oomguard recorded. A run whose end was recorded is shown as it was; one that was cut off is
+// put together from what is there.
+func rebuildPart(env environment, store *monitor.Store) (report.Run, error) {
 	var doc report.Run
 	if err := store.ReadMeta(&doc); err != nil {
 		return doc, err
@@ -50,12 +93,15 @@ func rebuild(env environment, store *monitor.Store) (report.Run, error) {
 		return doc, nil
 	}
 	scrub := monitor.NewScrubber(env.environ, doc.Command)
+	if !here(doc) { // the private folder is on that machine
+		doc.PrivateDir = ""
+	}
 	text := adoptOutput(store, doc.PrivateDir, scrub)
 	if err := monitor.Adopt(store, doc.PrivateDir, scrub); err != nil {
 		doc.Missing = append(doc.Missing, err.Error())
 	}
 	complete(store, &doc)
-	if doc.Recording != nil && over(doc.Recording) { // the ranks write no more, and what they wrote is in the run folder now
+	if here(doc) && doc.Recording != nil && over(doc.Recording) { // the ranks write no more, and what they wrote is in the run folder now
 		if err := os.RemoveAll(doc.PrivateDir); err != nil {
 			doc.Missing = append(doc.Missing, fmt.Sprintf("the private folder could not be removed: %v", err))
 		}
@@ -67,6 +113,12 @@ func rebuild(env environment, store *monitor.Store) (report.Run, error) {
 	explainDeath(&doc, text)
 	doc.Missing = append(doc.Missing, "the end of the run: oomguard was stopped before the command ended")
 	return doc, nil
+}
+
+// here tells whether this is the machine that the run was on.
+func here(doc report.Run) bool {
+	host, err := os.Hostname()
+	return err == nil && host == doc.Host
 }
 
 // adoptOutput takes over the copy of the command's output that oomguard had no time to.
@@ -115,8 +167,8 @@ func runsCommand(env environment) *cli.Command {
 			list := report.Runs{Schema: "oomguard.runs/v1", Root: root}
 			var unreadable []error
 			for _, s := range stores {
-				var doc report.Run
-				if err := s.ReadMeta(&doc); err != nil {
+				doc, err := recorded(s)
+				if err != nil {
 					unreadable = append(unreadable, err)
 					continue
 				}

@@ -36,7 +36,7 @@ func runFlags(env environment) []cli.Flag {
 	return join(jobFlags(), hardwareFlags(), modelFlags(), checkFlags(), outputFlags(env), []cli.Flag{
 		dirFlag(env), intervalFlag(),
 		&cli.BoolFlag{Name: "no-probe", Usage: "do not look inside the ranks: no memory by stage", Category: "Watching"},
-	})
+	}, launchFlags())
 }
 
 // runOptions are what demo adds to run.
@@ -46,19 +46,32 @@ type runOptions struct {
 	simulated bool     // the run raises its own out-of-memory error
 }
 
-func runAction(ctx context.Context, env environment, c *cli.Context, o runOptions) error {
+// commandLine is what to run, when nothing is wrong with the options of its launch.
+func commandLine(c *cli.Context, o runOptions) ([]string, error) {
 	argv := c.Args().Slice()
 	if o.argv != nil {
 		argv = o.argv
 	}
 	if len(argv) == 0 {
-		return usagef("no command after --: oomguard run [flags] -- torchrun --nproc-per-node=8 train.py ...")
+		return nil, usagef("no command after --: oomguard run [flags] -- torchrun --nproc-per-node=8 train.py ...")
 	}
-	out, err := newOutput(c, env, env.stderr)
+	return argv, checkLaunchFlags(c)
+}
+
+func runAction(ctx context.Context, env environment, c *cli.Context, o runOptions) error {
+	argv, err := commandLine(c, o)
 	if err != nil {
 		return err
 	}
-	if _, err := launcher.Lookup(argv[0], env.getenv("PATH"), env.dir); err != nil {
+	dry, to := c.Bool("dry-run"), env.stderr
+	if dry {
+		to = env.stdout // the answer, as nothing else will be written there
+	}
+	out, err := newOutput(c, env, to)
+	if err != nil {
+		return err
+	}
+	if _, err := launcher.Lookup(argv[0], env.getenv("PATH"), env.dir); err != nil && !dry {
 		return err
 	}
 	devices, err := openDevices(env, c)
@@ -76,13 +89,28 @@ func runAction(ctx context.Context, env environment, c *cli.Context, o runOption
 	if err != nil {
 		return err
 	}
-	root := runRoot(env, c)
+	root, inherited := runRoot(env, c), env.environ
+	env, alloc, err := setAllocConf(env, c, p)
+	if err != nil {
+		return err
+	}
 	outcome, err := judge(env, c, p, root, preflight.ModeRun)
 	if err != nil {
 		return err
 	}
 	s := newSession(env, c, p, outcome, root, o)
+	s.inherited, s.alloc = inherited, alloc
+	if dry {
+		return s.rehearse(out)
+	}
+	// a closed stderr of ours must not kill us; caught, not ignored, so that the command inherits what we inherited
+	if !signal.Ignored(syscall.SIGPIPE) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	}
 	s.announce(out)
+	if alloc.Name != "" {
+		s.say("%s", alloc.Sentence())
+	}
 	if refusal := outcome.Err(); refusal != nil {
 		s.refused(out)
 		return status(exitRefused)
@@ -115,24 +143,39 @@ func (s *session) announce(out output) {
 	}
 }
 
+// rehearse answers --dry-run: what the run would be.
+func (s *session) rehearse(out output) error {
+	probeDir := "PRIVATE-FOLDER"
+	if s.cli.Bool("no-probe") {
+		probeDir = ""
+	}
+	refusal := s.outcome.Err()
+	err := out.write(report.DryRun{
+		Schema: report.DryRunSchema, Command: s.doc.Command, WorkDir: s.env.dir, EnvironmentChanges: s.changes(s.commandEnv(probeDir)),
+		Estimate: s.doc.Estimate, EstimateError: s.doc.EstimateError, Outcome: s.outcome, WouldStart: refusal == nil,
+	})
+	if err == nil && refusal != nil {
+		return status(exitNo)
+	}
+	return err
+}
+
 // relayLimit bounds how long the last bytes of the command's output are waited for, should their reader not take them.
 const relayLimit = 5 * time.Second
 
 // launch starts the command, watches it, and reports. The result is the command's own exit status whatever happens to us.
 func (s *session) launch(devices gpu.Source, out output) error {
-	// a closed stderr of ours must not kill us; caught, not ignored, so that the command inherits what we inherited
-	if !signal.Ignored(syscall.SIGPIPE) {
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	}
 	s.openStore()
-	probeEnv := s.openProbe()
+	commandEnv := s.commandEnv(s.openProbe())
+	s.doc.EnvironmentChanges = s.changes(commandEnv)
 	oomKills := preflight.CgroupOOMKills("/")
 	relay := s.openRelay()
 	s.remember()
 	proc, err := launcher.Start(launcher.Command{
-		Argv: s.argv, Env: append(probeEnv, s.options.environ...), Dir: s.env.dir,
+		Argv: s.argv, Env: commandEnv, Dir: s.env.dir,
 		Stdin: s.env.stdin, Stdout: relay.Stdout, Stderr: relay.Stderr,
 	}, launcher.Options{
+		KillAfter: s.cli.Duration("kill-after"), DieWithUs: s.cli.Bool("die-with-oomguard"), WholeJob: s.env.getenv("SLURM_JOB_ID") != "",
 		Exclude: func() []int { return append(helperPIDs(devices), relay.PID()) },
 		LeftBehind: func(n int) {
 			s.say("the command has ended and %d of its ranks go on; ending them (SIGTERM, and SIGKILL after %s)", n, launcher.DefaultGrace)
@@ -156,8 +199,14 @@ func (s *session) launch(devices gpu.Source, out output) error {
 		s.doc.Missing = append(s.doc.Missing, watcher.Stop()...)
 		s.finish(exit, oomKills, out)
 	})
-	if exit.Code == 0 {
+	if exit.Interrupted {
+		launcher.Interrupt()
+	}
+	switch {
+	case exit.Code == 0:
 		return nil
+	case s.doc.OOMExitCode != 0:
+		return status(s.doc.OOMExitCode)
 	}
 	return status(exit.Code)
 }

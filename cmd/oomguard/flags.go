@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,6 +79,7 @@ func outputFlags(env environment) []cli.Flag {
 		&cli.StringFlag{Name: "format", Value: "text", Usage: strings.Join(report.Formats(), ", "), Category: category},
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write to `FILE`", Category: category},
 		&cli.StringFlag{Name: "units", Value: "binary", Usage: "binary (GiB) or si (GB)", Category: category},
+		&cli.BoolFlag{Name: "redact", Usage: "leave out paths, hosts, users, addresses and tokens: for an issue", Category: category},
 	}
 }
 
@@ -144,10 +146,17 @@ type output struct {
 	file   string
 	style  report.Style
 	to     *os.File
+	redact bool
+	// hosts and users are names of this machine and its user, which redact takes out wherever they stand.
+	hosts, users []string
 }
 
 func newOutput(c *cli.Context, env environment, to *os.File) (output, error) {
-	o := output{format: c.String("format"), file: c.String("output"), to: to}
+	o := output{format: c.String("format"), file: c.String("output"), to: to, redact: c.Bool("redact")}
+	if host, err := os.Hostname(); err == nil {
+		o.hosts = []string{host}
+	}
+	o.users = []string{env.getenv("USER"), env.getenv("LOGNAME"), filepath.Base(env.getenv("HOME"))}
 	known := false
 	for _, f := range report.Formats() {
 		known = known || f == o.format
@@ -169,6 +178,16 @@ func newOutput(c *cli.Context, env environment, to *os.File) (output, error) {
 
 // write renders a document to the chosen place.
 func (o output) write(d report.Document) error {
+	if o.redact {
+		redacted, err := report.Redact(d, o.hosts, o.users)
+		if err != nil {
+			return err
+		}
+		d = redacted
+	}
+	if err := report.Supports(o.format, d); err != nil {
+		return usageError{err}
+	}
 	if o.file == "" {
 		return report.Write(o.to, o.format, d, o.style)
 	}

@@ -6,9 +6,12 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"oomguard/launcher"
 )
 
 func main() {
+	launcher.Inherit()
 	os.Exit(run(processEnvironment()))
 }
 

@@ -24,13 +24,16 @@ type session struct {
 	cli     *cli.Context
 	argv    []string
 	options runOptions
-	root    string
-	outcome checklists.Outcome
-	prep    *prepared
-	scrub   *monitor.Scrubber
-	store   *monitor.Store // nil: nothing can be recorded
-	tail    outputTail
-	doc     report.Run
+	// inherited is our own environment; env.environ has what --alloc-conf adds, and alloc says what that was.
+	inherited []string
+	alloc     report.EnvChange
+	root      string
+	outcome   checklists.Outcome
+	prep      *prepared
+	scrub     *monitor.Scrubber
+	store     *monitor.Store // nil: nothing can be recorded
+	tail      outputTail
+	doc       report.Run
 }
 
 func newSession(env environment, c *cli.Context, p *prepared, outcome checklists.Outcome, root string, o runOptions) *session {
@@ -83,9 +86,8 @@ func (s *session) guarded(what string, do func()) {
 func (s *session) openStore() {
 	var problem error
 	for _, root := range []string{s.root, filepath.Join(os.TempDir(), "oomguard-runs")} {
-		store, err := monitor.CreateRun(root, s.env.now())
+		err := s.createStore(root)
 		if err == nil {
-			s.store = store
 			break
 		}
 		if problem == nil {
@@ -103,6 +105,20 @@ func (s *session) openStore() {
 	if err := record(s.store, s.doc); err != nil {
 		s.missing("%v", err)
 	}
+}
+
+// createStore makes the run folder under root, or this node's part of it where several nodes record one run.
+func (s *session) createStore(root string) (err error) {
+	node := placement(s.env, s.prep.job)
+	if node == nil {
+		s.store, err = monitor.CreateRun(root, s.env.now())
+		return err
+	}
+	store, joined, err := monitor.JoinRun(root, s.env.now(), *node)
+	if err == nil {
+		s.store, s.doc.Node = store, &joined
+	}
+	return err
 }
 
 // openPrivate makes the folder that only we and the ranks can read, for what must not lie in the run folder as it is: the probe's files
@@ -129,14 +145,14 @@ func (s *session) remember() {
 	}
 }
 
-// openProbe installs the probe and returns the command's environment.
-func (s *session) openProbe() []string {
+// openProbe installs the probe and returns its folder, "" when there is no probe.
+func (s *session) openProbe() string {
 	if s.cli.Bool("no-probe") {
 		s.missing("memory by stage: the probe was switched off with --no-probe")
-		return s.env.environ
+		return ""
 	}
 	if s.store == nil {
-		return s.env.environ
+		return ""
 	}
 	err := s.openPrivate()
 	if err == nil {
@@ -144,14 +160,10 @@ func (s *session) openProbe() []string {
 	}
 	if err != nil {
 		s.missing("memory by stage: the probe could not be installed: %v", err)
-		return s.env.environ
+		return ""
 	}
 	s.doc.Probed = true
-	env := probe.Env(s.env.environ, s.doc.PrivateDir)
-	if s.prep.job.Launcher.Or("") == "python" {
-		env = append(env, "OOMGUARD_SINGLE=1")
-	}
-	return env
+	return s.doc.PrivateDir
 }
 
 // openRelay prepares the command's output so that its end is known afterwards: where it goes to a pipe, a relay takes a copy; where it
@@ -159,16 +171,29 @@ func (s *session) openProbe() []string {
 func (s *session) openRelay() *launcher.Relay {
 	s.tail = openTail(s.env)
 	as := &launcher.Relay{Stdout: s.env.stdout, Stderr: s.env.stderr}
-	if s.store == nil {
+	what := s.cli.String("capture")
+	stdout, stderr := s.env.stdout, s.env.stderr
+	switch {
+	case s.store == nil:
 		return as
+	case what == captureNone || what == captureStderr && launcher.SameStream(stdout, stderr): // what one pipe keeps in order is not parted
+		if launcher.IsPipe(stdout) || launcher.IsPipe(stderr) {
+			s.missing("what the command printed: not copied, as asked for with --capture %s", what)
+		}
+		return as
+	case what == captureStderr:
+		stdout = nil
 	}
 	if err := s.openPrivate(); err != nil {
 		s.missing("what the command printed: %v", err)
 		return as
 	}
-	relay, err := launcher.StartRelay([]string{s.env.executable, relayWord}, s.outputCopy(), s.env.stdout, s.env.stderr)
+	relay, err := launcher.StartRelay([]string{s.env.executable, relayWord}, s.outputCopy(), stdout, stderr)
 	if err != nil {
 		s.missing("what the command printed: %v", err)
+	}
+	if stdout == nil {
+		relay.Stdout = s.env.stdout
 	}
 	return relay
 }
@@ -216,6 +241,11 @@ const outputFile = "output.log"
 
 // finish completes the document after the end and writes the report.
 func (s *session) finish(exit launcher.Exit, oomKills int64, out output) {
+	for _, r := range exit.Ranks {
+		if r.Error != nil {
+			r.Error.Message, r.Error.Traceback = s.scrub.Text(r.Error.Message), s.scrub.Text(r.Error.Traceback)
+		}
+	}
 	s.doc.Exit = &exit
 	text := s.scrub.Text(s.tail.read() + launcher.ReadTail(s.outputCopy()))
 	if s.store != nil {
@@ -223,6 +253,7 @@ func (s *session) finish(exit launcher.Exit, oomKills int64, out output) {
 		if s.doc.Recording != nil {
 			text += s.doc.Recording.Output()
 		}
+		text += s.written(exit.Ranks)
 		if text != "" {
 			if err := s.store.WriteFile(outputFile, []byte(text)); err != nil {
 				s.missing("%v", err)
@@ -235,8 +266,36 @@ func (s *session) finish(exit launcher.Exit, oomKills int64, out output) {
 		s.doc.CgroupOOMKills = -1
 	}
 	explainDeath(&s.doc, text)
+	if s.cli.IsSet("oom-exit-code") && exit.Code != 0 && ranOut(s.doc.Postmortem) {
+		s.doc.OOMExitCode = s.cli.Int("oom-exit-code")
+	}
 	s.closePrivate()
 	s.save(out, true)
+}
+
+// written is what ranks wrote into their error files, as far as their probes have not told it already; each line with its rank, as in
+// Recording.Output.
+func (s *session) written(ranks []launcher.RankExit) string {
+	told := map[int]bool{}
+	if s.doc.Recording != nil {
+		for _, r := range s.doc.Recording.Ranks {
+			told[r.PID] = r.Exception != nil
+		}
+	}
+	var text strings.Builder
+	for _, r := range ranks {
+		if r.Error == nil || told[r.PID] {
+			continue
+		}
+		lines := r.Error.Traceback
+		if lines == "" {
+			lines = r.Error.Message
+		}
+		for line := range strings.Lines(lines) {
+			fmt.Fprintf(&text, "[rank%d]: %s\n", r.Rank, strings.TrimRight(line, "\n"))
+		}
+	}
+	return text.String()
 }
 
 // save writes the report's files and, with show, prints it.
@@ -254,7 +313,7 @@ func (s *session) save(out output, show bool) {
 	}
 }
 
-// saveReport writes run.json, summary.json, report.json and report.md.
+// saveReport writes run.json, summary.json, report.json, report.md and report.html.
 func saveReport(store *monitor.Store, doc report.Run) error {
 	if err := record(store, doc); err != nil {
 		return err
@@ -262,9 +321,14 @@ func saveReport(store *monitor.Store, doc report.Run) error {
 	if err := store.WriteJSON("report.json", doc); err != nil {
 		return err
 	}
-	var md strings.Builder
-	if err := report.Write(&md, "markdown", doc, report.Style{Units: report.Units{UTF8: true}}); err != nil {
-		return err
+	for name, format := range map[string]string{"report.md": "markdown", "report.html": "html"} {
+		var text strings.Builder
+		if err := report.Write(&text, format, doc, report.Style{Units: report.Units{UTF8: true}}); err != nil {
+			return err
+		}
+		if err := store.WriteFile(name, []byte(text.String())); err != nil {
+			return err
+		}
 	}
-	return store.WriteFile("report.md", []byte(md.String()))
+	return nil
 }

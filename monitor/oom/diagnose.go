@@ -9,18 +9,18 @@ import (
 // end well, or for a log of which nothing else is known.
 func Diagnose(log *Log, facts Facts) Diagnosis {
 	q := newInquest(log, facts)
-	d := Diagnosis{Schema: Schema, Rank: q.rank(), GPU: q.gpu(), Stage: q.stage, Simulated: facts.Simulated, OOMs: log.Messages}
+	d := Diagnosis{Schema: Schema, Rank: q.rank(), GPU: q.gpu(), Stage: q.stage, Simulated: facts.Simulated, OOMs: log.localMessages()}
 	for _, r := range rules() {
 		if r.holds(q) {
 			d.Cause, d.Confidence = r.cause, r.confidence
 			break
 		}
 	}
-	if d.OOMs == nil {
-		d.OOMs = []Message{}
-	}
 	d.Summary = q.summary(d)
 	d.Evidence = q.evidence()
+	d.NotCauses = q.excluded(d.Cause)
+	d.Situations = q.situations(d.Cause)
+	d.Framework = q.framework()
 	d.Remedies = q.remedies(d.Cause)
 	return d
 }
@@ -37,7 +37,7 @@ func (q *inquest) rank() int {
 		return max(d.Rank, d.LocalRank)
 	}
 	for _, s := range q.log.Signs {
-		if s.Rank >= 0 {
+		if s.Rank >= 0 && q.msg == nil { // beside a message of an unknown rank signs are mostly echoes of others
 			return s.Rank
 		}
 	}
@@ -45,8 +45,14 @@ func (q *inquest) rank() int {
 }
 
 func (q *inquest) gpu() int {
-	if q.facts.GPU >= 0 || q.msg == nil {
+	if q.facts.GPU >= 0 {
 		return q.facts.GPU
+	}
+	if s := q.log.sign(SignNCCL); q.msg == nil && s != nil {
+		return s.GPU
+	}
+	if q.msg == nil {
+		return -1
 	}
 	return q.msg.GPU
 }
@@ -110,13 +116,13 @@ func (q *inquest) instead() string {
 		return "; the size that was asked for is garbage, which points to a defect or to a broken collective before it"
 	}
 	if s := q.log.sign(SignFault, SignHostAllocation); s != nil {
-		return fmt.Sprintf("; line %d: %s", s.Line, s.Text)
+		return fmt.Sprintf("; %s: %s", q.log.where(s.Line), s.Text)
 	}
 	if e := q.log.Exception; e.Line > 0 {
-		return fmt.Sprintf("; the run died of another exception, line %d: %s", e.Line, e.Text)
+		return fmt.Sprintf("; the run died of another exception, %s: %s", q.log.where(e.Line), e.Text)
 	}
 	if s := q.log.sign(SignStopped, SignAgentKill); s != nil {
-		return fmt.Sprintf("; the run was stopped, line %d: %s", s.Line, s.Text)
+		return fmt.Sprintf("; the run was stopped, %s: %s", q.log.where(s.Line), s.Text)
 	}
 	if d := q.rootDeath(); d != nil {
 		return fmt.Sprintf("; a process ended with code %d", d.ExitCode)

@@ -40,11 +40,17 @@ func (q *inquest) evidence() []string {
 			add("%d more such lines", len(q.log.Signs)-i)
 			break
 		}
-		add("line %d: %s", s.Line, s.Text)
+		add("%s: %s", q.log.where(s.Line), s.Text)
 	}
 	q.deathEvidence(add)
 	if e := q.log.Exception; e.Line > 0 && q.msg == nil {
-		add("line %d: %s", e.Line, e.Text)
+		add("%s: %s", q.log.where(e.Line), e.Text)
+	}
+	for _, line := range q.facts.Observations {
+		add("%s", line)
+	}
+	for _, line := range q.runEvidence() {
+		add("%s", line)
 	}
 	for _, stage := range sortedKeys(q.facts.PeaksByStage) {
 		add("measured peak in %s: %s", stage, size(q.facts.PeaksByStage[stage]))
@@ -62,7 +68,7 @@ func wasWere(n int) string {
 func (q *inquest) messageEvidence(add func(string, ...any)) {
 	m := q.msg
 	if m.Line > 0 {
-		add("line %d: %s", m.Line, m.Text)
+		add("%s: %s", q.log.where(m.Line), m.Text)
 	} else { // it stands in no text: a probe told of it
 		add("%s", m.Text)
 	}
@@ -134,7 +140,7 @@ func (q *inquest) deathEvidence(add func(string, ...any)) {
 		}
 		where := ""
 		if d.Line > 0 {
-			where = fmt.Sprintf("line %d: ", d.Line)
+			where = q.log.where(d.Line) + ": "
 		}
 		add("%s%s ended with code %d%s (%s)", where, who, d.ExitCode, signalName(d.ExitCode), d.Launcher)
 	}

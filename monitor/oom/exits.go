@@ -22,14 +22,24 @@ func exitRules() []exitRule {
 	return []exitRule{
 		{"torchrun", "failed (exitcode: ", re(`exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)`), plainCode},
 		{"torchrun", "exitcode  : ", re(`exitcode  : (?P<code>-?\d+) \(pid: (?P<pid>\d+)`), plainCode},
+		{"torchrun", " received by PID ", re(`(?i)signal (?P<code>\d+) \(SIG\w+\) received by PID (?P<pid>\d+)`), negativeCode},
 		{"deepspeed", "exits with return code", re(`exits with return code = (?P<code>-?\d+)`), plainCode},
 		{"accelerate", "died with <Signals.", re(`died with <Signals\.(?P<code>\w+): \d+`), signalCode},
 		{"accelerate", "returned non-zero exit status", re(`exit status (?P<code>\d+)`), shellCode},
 		{"mp.spawn", "terminated with signal SIG", re(`process (?P<rank>\d+) terminated with signal (?P<code>\w+)`), signalCode},
-		{"mpirun", "EXIT CODE: ", re(`EXIT CODE: (?P<code>\d+)`), shellCode},
+		{"mpirun", "EXIT CODE: ", re(`EXIT CODE: (?P<code>\d+)`), mpichCode},
+		{"mpirun", "exited on signal ", re(`process rank (?P<rank>\d+) with PID (?P<pid>\d+) .*exited on signal (?P<code>\d+)`), negativeCode},
+		{"srun", "srun: error: ", re(`: tasks? (?P<rank>\d+)[^:]*: (?P<code>Killed|Bus error|Segmentation fault|Aborted|Terminated)`), wordCode},
 		{"kubernetes", "Exit Code:", re(`Exit Code:\s+(?P<code>\d+)`), shellCode},
+		{inProse, `xitCode":`, re(`xitCode": ?(?P<code>\d+)`), shellCode},
+		{inProse, "exit code ", re(`(?:with|with an?) exit code (?P<code>-?\d+)`), shellCode},
+		{inProse, "exited with code ", re(`exited with code (?P<code>-?\d+)`), shellCode},
+		{"lightning", "terminated with code ", re(`Child process (?P<pid>\d+) terminated with code (?P<code>-?\d+)`), plainCode},
 	}
 }
+
+// inProse names the rules whose words people also write in sentences.
+const inProse = "container"
 
 func plainCode(s string) (int, bool) {
 	n, err := strconv.Atoi(s)
@@ -43,6 +53,28 @@ func shellCode(s string) (int, bool) {
 		n = 128 - n
 	}
 	return n, ok
+}
+
+// mpichCode: MPICH prints the bare number of a signal, or 128 + it; 6 to 15 are hardly ever codes of their own.
+func mpichCode(s string) (int, bool) {
+	n, ok := shellCode(s)
+	if n == 6 || n == 7 || n == 9 || n == 11 || n == 15 {
+		n = -n
+	}
+	return n, ok
+}
+
+func negativeCode(s string) (int, bool) {
+	n, ok := plainCode(s)
+	return -n, ok
+}
+
+// wordCode: srun names a signal as strsignal does.
+func wordCode(name string) (int, bool) {
+	n, ok := map[string]syscall.Signal{
+		"Killed": syscall.SIGKILL, "Bus error": syscall.SIGBUS, "Terminated": syscall.SIGTERM, "Segmentation fault": syscall.SIGSEGV, "Aborted": syscall.SIGABRT,
+	}[name]
+	return -int(n), ok
 }
 
 func signalCode(name string) (int, bool) {
@@ -63,7 +95,7 @@ const tableReach = 6
 func (r exitRule) read(s *scanner, p place) {
 	line := p.segment().string
 	m := r.pattern.FindStringSubmatch(line)
-	if m == nil {
+	if m == nil || r.launcher == inProse && judge().talk.MatchString(p.lead().string) {
 		return
 	}
 	group := func(name string) string {

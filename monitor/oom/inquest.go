@@ -39,7 +39,7 @@ func newInquest(log *Log, facts Facts) *inquest {
 	}
 	q.outside, q.others = Unknown, 0
 	if q.msg != nil {
-		q.outside, q.others = outsideBytes(*q.msg), listedBytes(*q.msg)
+		q.outside, q.others = outsideBytes(*q.msg), max(listedBytes(*q.msg), facts.Run.strangerTotal())
 	}
 	return q
 }
@@ -61,7 +61,7 @@ func (q *inquest) pickMessage() {
 			return true
 		}
 		ofRank := q.facts.Rank >= 0 && m.Rank == q.facts.Rank && q.msg.Rank != q.facts.Rank
-		return ofRank || (q.msg.Form == FormWarning || q.msg.Form == FormAssert) && m.Form == FormCUDA
+		return ofRank || earlier(m, q.msg) || (q.msg.Form == FormWarning || q.msg.Form == FormAssert) && m.Form == FormCUDA
 	}
 	for i := range q.log.Messages {
 		m := &q.log.Messages[i]
@@ -78,7 +78,16 @@ func (q *inquest) wasCaught(m *Message) bool {
 	if q.facts.ExitCode == 0 {
 		return true
 	}
-	return (m.Logged || m.Form == FormWarning) && q.log.Exception.Line > m.Line
+	return (m.Logged || m.Form == FormWarning) && q.diedOfOther(m) || q.wentOn(m)
+}
+
+// diedOfOther: an exception that is a cause in its own right stands behind the message in the same text.
+func (q *inquest) diedOfOther(m *Message) bool {
+	if m.Line == 0 { // a probe told of it: it stands in no text
+		return q.log.Exception.Line > 0
+	}
+	p := q.log.partOf(m.Line)
+	return p != nil && p.exception.Line > m.Line
 }
 
 // outsideBytes is total - free - what this process holds. The process's own figure includes its context and NCCL; where the driver does
@@ -108,7 +117,8 @@ func listedBytes(m Message) int64 {
 // Thresholds of the number tests. contextBytes is the upper end of what a CUDA context and NCCL take (0.3 to 1.5 GiB in the logs of testdata).
 // outsideShare keeps the job's own sibling contexts (case 031: 7 % of the card) from being called strangers. holesShare is the least share of
 // the card that must lie in unusable cache: below 3 % it is the ordinary rest of 2 and 20 MiB segments (cases 033, 034, 043).
-// hugeShare is a request that no small change makes fit.
+// hugeShare is a request that no small change makes fit. poolShare is the least that cudaMallocAsync must hold unused (case 047: 19 %, another
+// cause; a public thread: 25 %).
 const (
 	contextBytes    = 3 << 29
 	outsideShare    = 0.15
@@ -116,6 +126,7 @@ const (
 	holesShare      = 0.03
 	plainHolesShare = 0.05
 	hugeShare       = 0.25
+	poolShare       = 0.20
 	bogusTimes      = 100 // requests above 100 cards come from garbage (cases 129, 277)
 )
 
@@ -151,7 +162,8 @@ func (q *inquest) asyncHoles() bool {
 	if m == nil || m.Form != FormAsync || m.TriedBytes <= 0 || m.AllocatedBytes < 0 || m.TotalBytes < 0 || m.FreeBytes < 0 {
 		return false
 	}
-	return q.share(m.TotalBytes-m.FreeBytes-m.AllocatedBytes) >= hugeShare
+	held := m.TotalBytes - m.FreeBytes - m.AllocatedBytes
+	return held >= contextBytes && q.share(held) >= poolShare
 }
 
 // limited: a memory fraction, not the card, was the limit.
@@ -178,7 +190,9 @@ func (q *inquest) expandableOn() bool {
 }
 
 // before tells whether a sign stands before the message, so that it is the earlier cause.
-func (q *inquest) before(s *Sign) bool { return s != nil && (q.msg == nil || s.Line < q.msg.Line) }
+func (q *inquest) before(s *Sign) bool {
+	return s != nil && (q.msg == nil || q.log.after(q.msg.Line, s.Line))
+}
 
 // growth returns the series that rose through the whole run.
 func (q *inquest) growth() (word string, first, last float64, ok bool) {

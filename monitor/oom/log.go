@@ -19,22 +19,29 @@ type Log struct {
 	// Exits are process ends told by torchrun, DeepSpeed, accelerate, mp.spawn, MPI, Slurm and Kubernetes.
 	Exits []Exit
 	// Exception is the last Python exception that is not a launcher's echo and not an out-of-memory message; Line 0: none.
-	Exception Sign
+	Exception      Sign
+	firstException Sign
 	// Growth are figures of used GPU memory that the training printed while it ran, one series a spelling.
 	Growth map[string]*Series
 	// LastStep is the last "step/total" above 1000 that was printed before the first message, 0 none.
 	LastStep int
+	// Clues count the lines that give a framework or a platform away, by its name.
+	Clues map[string]int
 	// Dropped counts messages, signs and exits beyond the bounds.
 	Dropped int
 	// Lines and Bytes are the size of the text.
 	Lines int
 	Bytes int64
+
+	parts  []part
+	buffer []byte // for the next Add
 }
 
 // Sign is one line that speaks for or against a shortage of memory.
 type Sign struct {
 	Kind SignKind
 	Rank int // -1 unknown
+	GPU  int // -1 unknown
 	PID  int // -1 unknown
 	Line int // 1-based
 	Text string
@@ -117,7 +124,10 @@ func (l *Log) repeats(m Message) bool {
 		old := &l.Messages[i]
 		if old.sameNumbers(m) && (old.Rank == m.Rank || old.Rank < 0 || m.Rank < 0) {
 			old.Rank = max(old.Rank, m.Rank)
-			old.Logged = old.Logged && m.Logged
+			if old.when.IsZero() {
+				old.when, old.zone = m.when, m.zone
+			}
+			old.Logged, old.lastLine = old.Logged && m.Logged, m.Line
 			return true
 		}
 	}

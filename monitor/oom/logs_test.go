@@ -66,41 +66,6 @@ func scanFile(t testing.TB, name string) *Log {
 	return log
 }
 
-// TestCauses: the causes of public logs. The promise is 90 % right, and no log without a shortage called one.
-// The rules and their thresholds were made with these logs and labels in view, so what it prints says how well they fit, not how often a
-// diagnosis of a new log is right; it guards against regressions. An answer among also_accept counts as right, the exact ones are printed too.
-func TestCauses(t *testing.T) {
-	const promised = 0.90
-	var all, right, exact, public, publicRight int
-	for _, l := range readLabels(t) {
-		d := Diagnose(scanFile(t, l.File), NoFacts())
-		ok := d.Cause == l.Class || slices.Contains(l.AlsoAccept, d.Cause)
-		all++
-		if d.Cause == l.Class {
-			exact++
-		}
-		if ok {
-			right++
-		} else {
-			t.Logf("%s: %s (%s), want %s or %v; stage %q; %s", l.ID, d.Cause, d.Confidence, l.Class, l.AlsoAccept, d.Stage, d.Summary)
-		}
-		if l.Provenance != "composed" {
-			public++
-			if ok {
-				publicRight++
-			}
-		}
-		if l.Class == NotOOM && !ok {
-			t.Errorf("%s: no shortage of memory, called %s", l.ID, d.Cause)
-		}
-	}
-	t.Logf("causes right on the logs that the rules were made with: %d of %d (%.1f %%), of them the label itself %d; without composed logs %d of %d (%.1f %%)",
-		right, all, 100*float64(right)/float64(all), exact, publicRight, public, 100*float64(publicRight)/float64(public))
-	if float64(right) < promised*float64(all) {
-		t.Errorf("%d of %d causes right, promised are %.0f %%", right, all, 100*promised)
-	}
-}
-
 // TestFields: every number that a labelled log prints, exact to the printed digits.
 func TestFields(t *testing.T) {
 	fields := map[string]func(Message) int64{

@@ -20,6 +20,7 @@ const (
 	FormAssert  Form = "nvml-assert"  // the report of an OOM that failed itself
 	FormWarning Form = "cuda-warning" // one failed cudaMalloc; a retry may have succeeded
 	FormServing Form = "vllm"         // vLLM's check at start
+	FormCache   Form = "kv-cache"     // an inference engine has no room for its cache of keys and values
 	FormHIP     Form = "hip"
 	FormXPU     Form = "xpu"
 	FormMPS     Form = "mps"
@@ -77,21 +78,39 @@ func messageHeads() []head {
 		h(FormHIP, asException, `HIPoutofmemory`),
 		h(FormXPU, asException, `XPUoutofmemory`),
 		h(FormXPU, withSize, `NOTallocatememoryblockwithsizelargerthan4GB!`),
+		h(FormXPU, asException, `Allocationisoutofdevicememory(?:oncurrentplatform)?`),
+		h(FormXPU, byItself, `(?:UR_RESULT|PI)_ERROR_OUT_OF_(?:DEVICE_MEMORY|HOST_MEMORY|RESOURCES)`),
+		h(FormMPS, byItself, `CallbackErrorOutOfMemory`),
+		h(FormMPS, byItself, `Invalidbuffersize:[\d.]+[KMGT]iB`),
 		h(FormMPS, asException, `MPSbackendoutofmemory`),
 		h(FormCUDA, asException, `(?:CUDA|NPU|MUSA|MLU|HPU)outofmemory`),
 		h(FormTHC, byItself, `cudaruntimeerror\(2\):outofmemory`),
-		h(FormHIP, asException, `HIPerror:outofmemory`),
+		h(FormHIP, asException, `HIPerror:(?:outofmemory|hipErrorOutOfMemory)`),
 		h(FormAPI, asException, `CUDAerror:outofmemory`),
+		h(FormAPI, byItself, `Erroroutofmemoryatline\d+infile`), // bitsandbytes
+		h(FormAPI, byItself, `CUDAError:outofmemory/`),          // bitsandbytes, with the file behind it
+		h(FormAPI, byItself, `TritonError\[CUDA\]:outofmemory`),
+		h(FormAPI, byItself, `cudaMallocfailed:outofmemory`),                      // llama.cpp
+		h(FormAPI, byItself, `OutOfMemoryError:Outofmemoryallocating[\d,]+bytes`), // CuPy
+		h(FormAPI, byItself, `Failedtoallocatememoryforrequestedbufferofsize\d+`), // ONNX Runtime
+		h(FormAPI, byItself, `CUDA_ERROR_OUT_OF_MEMORY`),                          // Numba, cuda-python, a library's call of the driver
 		h(FormDriver, asException, `CUDAdrivererror:outofmemory`),
-		h(FormAsync, asException, `Allocationondevice\d*wouldexceedallowedmemory\.?(?:\(outofmemory\))?`),
-		h(formNCCL, byItself, `Cudafailure(?:2)?outofmemory`),
+		h(FormAsync, asException, `Allocationondevice(\d*)(?:wouldexceedallowedmemory\.?(?:\(outofmemory\))?)?`),
+		h(formNCCL, byItself, `(?:Cuda|HIP)failure:?2?outofmemory`),
 		h(FormXLA, byItself, `CUDA_ERROR_OUT_OF_MEMORY:?outofmemory`),
-		h(FormXLA, byItself, `RESOURCE_EXHAUSTED:(?:Outofmemory|Failedtoallocate)`),
+		h(FormXLA, byItself, `(?:RESOURCE_EXHAUSTED|Resourceexhausted):(?:Outofmemory|Failedtoallocate|Attemptingto|OOM|Ranoutofmemory|XLA:TPUcompilepermanenterror)`),
+		h(FormXLA, byItself, `fromdevice:(?:HIP_ERROR_OutOfMemory|hipError_t\(\d+\))`),
+		h(FormXLA, withSize, `Allocator(?:\(\w{1,40}\))?ranoutofmemory`),
+		h(FormXLA, withSize, `OutofmemoryerroronGPU(\d+)`), // Paddle
 		h(FormXLA, byItself, `OOMwhenallocatingtensor`),
 		h(FormXLA, withSize, `Errorallocating`),
-		h(FormAssert, byItself, `NVML_SUCCESS==.{1,60}?INTERNALASSERTFAILEDat.{0,300}?CUDACachingAllocator`),
+		h(FormAssert, byItself, `(?:NVML_SUCCESS==.{1,60}?|==NVML_SUCCESS)INTERNALASSERTFAILEDat.{0,300}?CUDACachingAllocator`),
 		h(FormWarning, withSize, `memoryallocationfailedwithOOMondevice`),
 		h(FormServing, withSize, `Freememoryondevice`),
+		h(FormCache, byItself, `Noavailablememoryforthecacheblocks`),
+		h(FormCache, byItself, `KVcacheisneeded,whichislargerthantheavailableKVcachememory`),
+		h(FormCache, byItself, `themaximumnumberoftokensthatcanbestoredinKVcache`),
+		h(FormCache, byItself, `Notenoughmemory\.Pleasetrytoincrease--mem-fraction-static`), // SGLang
 	}
 }
 
@@ -151,7 +170,10 @@ func messagePhrases() []phrase {
 		p(`MPSallocated:`+S+`,otherallocations:`+S+`,maxallowed:`+S, func(m *Message, sizes []int64, _ []string) {
 			m.AllocatedBytes, m.AllowedBytes = sizes[0], sizes[2]
 		}),
-		p(`(?:whiletrying|tried|Attempting)toallocate`+S, tried),
+		p(`(?:whiletrying|trying|tried|Attempting)toallocate`+S, tried),
+		p(`Cannotallocate`+S+`memoryonGPU(\d+),`+S+`memoryhasbeenallocatedandavailablememoryisonly`+S, func(m *Message, sizes []int64, words []string) {
+			m.TriedBytes, m.AllocatedBytes, m.FreeBytes, m.GPU = sizes[0], sizes[1], sizes[2], firstInt(words[2:3])
+		}),
 		p(S+`ofdevicememory\(outofmemory\)`, tried),
 		p(`(?:cuda:)?(\d{0,3})\(([\d.]+)/([\d.]+)(GiB)\)onstartupislessthandesiredGPUmemoryutilization\([\d.]+,`+S, func(m *Message, sizes []int64, words []string) {
 			m.GPU, m.FreeBytes = firstInt(words[:1]), parseSize(words[1], "GiB")
@@ -197,6 +219,9 @@ func takeHint(m *Message, _ []int64, words []string) {
 		m.Generation = "G6"
 	}
 }
+
+// UnknownMessage is a message of which nothing is known yet.
+func UnknownMessage() Message { return newMessage() }
 
 func newMessage() Message {
 	return Message{

@@ -32,26 +32,37 @@ func readMessage(s *scanner, p place) {
 	}
 	m := newMessage()
 	m.Form = h.form
+	if len(span) > 2 && span[2] >= 0 {
+		m.GPU = firstInt([]string{sq.text[span[2]:span[3]]})
+	}
 	sq, end := s.parse(&m, from, p.at, span[1])
 	last := from + int(sq.at[max(end, 1)-1]) + 1
-	if !isMessage(h, m, lead.string, p.buf[last:min(len(p.buf), last+40)]) {
+	if !isMessage(h, m, lead.string, p.buf[last:min(len(p.buf), last+behindHead)]) {
 		return
 	}
 	s.read = last
 	m.complete()
-	m.Line, m.Rank = p.line, lead.rank
+	m.Line, m.lastLine, m.Rank = p.line, p.line, lead.rank
+	m.when, m.zone = timeIn(string(p.buf[p.start:max(p.start, headAt)]))
 	m.Logged = lead.logged && !raised(lead.string)
 	m.Text = excerpt(exceptionName(lead.string) + " " + string(p.buf[headAt:last]))
 	m.Generation = generation(m, lead.string)
+	s.message = lastMessage{line: m.Line, printed: m.Logged, step: stepBefore(p, m.Logged), end: s.log.Bytes - int64(len(s.buf)-last)}
 	if s.log.repeats(m) {
 		return
 	}
 	m.Traceback = tracebackAround(p, last, m.Rank)
+	if m.Rank < 0 {
+		m.Rank = m.Traceback.rank
+	}
 	if len(s.log.Messages) == 0 {
 		s.log.LastStep = lastStep(p)
 	}
 	s.log.Messages = keepEnds(s.log.Messages, m, keepMessages, &s.log.Dropped)
 }
+
+// behindHead is how much text behind a message is looked at to tell it from a sentence.
+const behindHead = 160
 
 // parse reads the phrases of a message that starts in buf[from:] and whose head ends at squeezed byte head. It squeezes no more text than
 // the message has: most are shorter than 1 KB, one with a long list of processes is not.
@@ -98,7 +109,7 @@ func findHead(sq squeezed, word int) (head, []int) {
 	var best head
 	var span []int
 	for _, h := range grammar().heads {
-		for _, at := range h.pattern.FindAllStringIndex(sq.text[:min(len(sq.text), leadBytes+600)], 4) {
+		for _, at := range h.pattern.FindAllStringSubmatchIndex(sq.text[:min(len(sq.text), leadBytes+600)], 4) {
 			if int(sq.at[at[0]]) > word { // begins behind the word: it will be found by its own
 				break
 			}
@@ -129,11 +140,12 @@ var judge = sync.OnceValue(func() judgement {
 		// nothing but the name of an exception, as Python prints it
 		exception: regexp.MustCompile(`^(?:[\w.]+\.)?(\w*(?:Error|Exception|Failure|error)):?\s*(?:['"(\[]*)$`),
 		failed:    regexp.MustCompile(`(?i)(?:error|exception|failed|failure|crashed|caught|oom)[\w.]*[\])]?\s*[:\-(]*\s*['"]?$`),
-		talk: regexp.MustCompile(`(?i)^\s*(?:#|//|--|\*\s)|\b(?:if|avoid|avoids|prevent|prevents|may|might|could|can|when|whenever|unless|fix|handle|case|possible|` +
+		talk: regexp.MustCompile(`(?i)^\s*(?:#|//|--|\*\s)|\b(?:if|avoid|avoids|prevent|prevents|may|might|could|can|when|whenever|unless|fix|to handle|case|possible|` +
 			`help|e\.g\.|such as|like|should|would|until|without|example|errors? like|simulate)\b`),
 		// what stands before a message with numbers that somebody quotes
 		quote: regexp.MustCompile(`(?i)^\s*(?:#|//|--\s)|\b(?:e\.g\.|such as|for example|errors? like|looks? like|if you (?:see|get|hit))`),
-		code:  regexp.MustCompile(`\b(?:raise|print|assert|except|return|logger\.\w+|logging\.\w+|warnings?\.warn)\b[^:]*\(?\s*[fr]?['"]?$|\bin str\(|^if\b|^elif\b`),
+		code: regexp.MustCompile(`\b(?:raise|print|assert|except|return|logger\.\w+|logging\.\w+|warnings?\.warn)\b[^:]*\(?\s*[fr]?['"]?$|\bin str\(|^if\b|^elif\b|` +
+			`^(?:Namespace|\w*Arguments|\w*Config)\(|<\|\w+\|>|['"](?:instruction|prompt|question|text|content|input|output|completion)['"]:`), // printed settings, samples of the data set
 	}
 })
 
@@ -157,6 +169,8 @@ func speaks(lead string) bool {
 func isMessage(h head, m Message, lead string, behind []byte) bool {
 	j := judge()
 	switch {
+	case h.form == FormXLA && strings.Contains(string(behind), "this is not a failure"): // TensorFlow tries again with less
+		return false
 	case h.needs == asException && !m.sized() && !raised(lead) && j.talk.MatchString(lead):
 		return false
 	case h.needs == withCard:
@@ -176,6 +190,9 @@ func endsSentence(behind []byte, named bool) bool {
 	line, _, _ := strings.Cut(string(behind), "\n")
 	line = strings.TrimLeft(line, " \t")
 	if line == "" || strings.ContainsRune("\r'\"*`)]\\", rune(line[0])) {
+		return true
+	}
+	if strings.HasPrefix(line, "Search for `cuda") || strings.HasPrefix(line, "CUDA kernel errors") { // PyTorch's own next lines, joined
 		return true
 	}
 	if line[0] != '.' {

@@ -2,6 +2,7 @@ package oom
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -14,6 +15,9 @@ func (q *inquest) strangers() bool {
 }
 
 func (q *inquest) freeGPUWhy() string {
+	if r := q.facts.Run; r.strangerTotal() >= strangerBytes {
+		return "other processes hold " + size(r.strangerTotal()) + " on this GPU according to NVML: " + describeStrangers(r.Strangers)
+	}
 	if len(q.msg.OtherProcesses) > 0 {
 		return fmt.Sprintf("other processes hold %s on this GPU: %s", size(q.others), listProcesses(q.msg.OtherProcesses))
 	}
@@ -36,6 +40,31 @@ func (q *inquest) asked() string {
 	return s
 }
 
+// because says how much of the predicted peak the parts are; without an estimate, that it died while they were alive.
+func (q *inquest) because(parts []string) string {
+	if r := q.facts.Run; r != nil && r.PartsStage != "" {
+		var sum, all int64
+		for name, bytes := range r.Parts {
+			all += bytes
+			if slices.Contains(parts, name) {
+				sum += bytes
+			}
+		}
+		names := strings.ReplaceAll(strings.Join(parts, ", "), "_", " ")
+		return fmt.Sprintf("; here %s are predicted to take %s of %s in %s", names, size(sum), size(all), r.PartsStage)
+	}
+	alive := map[string][]string{
+		"forward": {"activations", "logits", "parameters"}, "backward": {"activations", "logits", "gradients"}, "eval": {"activations", "logits"},
+		"optimizer-init": {"gradients", "optimizer"}, "optimizer-step": {"gradients", "optimizer"}, "model-load": {"parameters"},
+	}
+	for _, p := range parts {
+		if slices.Contains(alive[q.stage], p) {
+			return "; it died in " + q.stage + ", where these are alive"
+		}
+	}
+	return ""
+}
+
 func (q *inquest) holesWhy() string {
 	m := q.msg
 	if m == nil || m.ReservedUnallocatedBytes < 0 {
@@ -44,8 +73,15 @@ func (q *inquest) holesWhy() string {
 	return fmt.Sprintf("%s lay reserved and unallocated, %s were asked for", size(m.ReservedUnallocatedBytes), size(m.TriedBytes))
 }
 
-// allocConfHow names the variable and the option that this torch obeys. Expandable segments exist from 2.1 on; 2.9 ignores them when given
-// through the new name (pytorch issue 183387), so the old name is the one to use; a message of the old kind comes from a torch without them.
+// allocConfHelps: the setting is not on yet, and there is one to name: expandable segments where they work, max_split_size_mb elsewhere,
+// which the cudaMallocAsync backend ignores too.
+func (q *inquest) allocConfHelps() bool {
+	return !q.expandableOn() && (q.msg == nil || q.msg.Form != FormAsync)
+}
+
+// allocConfHow names the variable and the option that this torch and this platform obey. Expandable segments exist from 2.1 on; 2.9 ignores
+// them when given through the new name (pytorch issue 183387), so the old name is the one to use; a message of the old kind comes from a
+// torch without them.
 func (q *inquest) allocConfHow() string {
 	variable := "PYTORCH_CUDA_ALLOC_CONF"
 	if q.msg != nil && q.msg.Form == FormHIP {
@@ -58,13 +94,42 @@ func (q *inquest) allocConfHow() string {
 	if old {
 		return "export " + variable + "=max_split_size_mb:128 (torch 1.10 or newer; this torch has no expandable_segments, which would end it at start: they need 2.1)"
 	}
-	return "export " + variable + "=expandable_segments:True before the program starts (torch 2.1 or newer, Linux, not WSL or Tegra); keep to this name: " +
-		"torch 2.9 ignores the option under the new name PYTORCH_ALLOC_CONF; drop max_split_size_mb, which has no use beside it"
+	if reason := q.noExpandable(); reason != "" {
+		return "export " + variable + "=max_split_size_mb:128,garbage_collection_threshold:0.8; not expandable_segments: this is " + reason
+	}
+	return "export " + variable + "=expandable_segments:True before the program starts (torch 2.1 or newer, Linux, not WSL or Tegra; not with tensors that are shared between processes " +
+		"over CUDA IPC before torch 2.6); keep to this name: torch 2.9 ignores the option under the new name PYTORCH_ALLOC_CONF; drop max_split_size_mb, which has no use beside it"
+}
+
+func (q *inquest) steadyShapesHow() string {
+	how := "pad batches to a few fixed lengths so that freed blocks fit again (pad_to_multiple_of=64 in the collator)"
+	if f := q.framework(); f == "" || strings.Contains(" hf-trainer trl unsloth llamafactory ", " "+f+" ") {
+		how += "; Hugging Face: --group_by_length True (transformers 5: --train_sampling_strategy group_by_length), --torch_empty_cache_steps 100"
+	}
+	return how + "; call torch.cuda.empty_cache() between training and evaluation"
+}
+
+func (q *inquest) leakWhy() string {
+	if k, ok := q.facts.Run.leak(); ok {
+		return fmt.Sprintf("what was allocated after a step grew from %s to %s between steps %d and %d", size(k.firstBytes), size(k.lastBytes), k.firstStep, k.lastStep)
+	}
+	if _, first, last, ok := q.growth(); ok {
+		return fmt.Sprintf("memory in use rose from %g to %g in the log's own unit while the work per step stayed the same", first, last)
+	}
+	return fmt.Sprintf("it ran %d steps before memory ran out: something is kept, or one batch was much longer than the others", q.log.LastStep)
+}
+
+func (q *inquest) fractionWhy() string {
+	return fmt.Sprintf("a memory fraction allows this process %s of %s, and %s are free", size(q.msg.AllowedBytes), size(q.msg.TotalBytes), size(q.msg.FreeBytes))
+}
+
+func (q *inquest) badAllocConfWhy() string {
+	return fmt.Sprintf("PyTorch does not accept the setting%s: %s: %s", quoted(q.facts.AllocConf), q.signPlace(SignAllocatorConfig), q.signText(SignAllocatorConfig))
 }
 
 func (q *inquest) killWhy() string {
 	if s := q.log.sign(SignOOMKiller); s != nil {
-		return fmt.Sprintf("host memory ran out, line %d: %s", s.Line, s.Text)
+		return fmt.Sprintf("host memory ran out, %s: %s", q.log.where(s.Line), s.Text)
 	}
 	if q.facts.CgroupOOMKills > 0 {
 		return fmt.Sprintf("the cgroup's memory limit killed %s during the run", count(q.facts.CgroupOOMKills, "process"))
@@ -72,11 +137,11 @@ func (q *inquest) killWhy() string {
 	return "a process was killed with SIGKILL without a word, as the kernel does; a container's limit does not show in the host's figures"
 }
 
-func (q *inquest) signLine(kind SignKind) int {
+func (q *inquest) signPlace(kind SignKind) string {
 	if s := q.log.sign(kind); s != nil {
-		return s.Line
+		return q.log.where(s.Line)
 	}
-	return 0
+	return ""
 }
 
 func (q *inquest) signText(kind SignKind) string {

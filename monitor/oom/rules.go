@@ -1,6 +1,9 @@
 package oom
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // rule names a cause when it holds; the first rule that holds wins, so the table is in the order of the strength of the evidence.
 type rule struct {
@@ -60,6 +63,10 @@ func rules() []rule {
 		{"a HIP message", form(FormHIP), HIPROCm, high},
 		{"an MPS or XPU message", form(FormMPS, FormXPU), MPSXPU, high},
 		{"NCCL could not allocate", sign(SignNCCL), NCCLOOM, high},
+		{"a device assert before it, which cuBLAS and cuDNN then report as their own failure", all(sign(SignLibrary), func(q *inquest) bool {
+			fault := q.log.sign(SignFault)
+			return q.msg == nil && fault != nil && fault.Line <= q.log.sign(SignLibrary).Line
+		}), NotOOM, medium},
 		{"cuBLAS or cuDNN could not allocate", sign(SignLibrary), CublasAllocFailed, medium},
 
 		// numbers that no change of the job explains
@@ -77,6 +84,7 @@ func rules() []rule {
 		{"a request beyond the whole card", func(q *inquest) bool { return q.cuda() && q.msg.TotalBytes > 0 && q.msg.TriedBytes > q.msg.TotalBytes }, SingleHugeAllocation, high},
 		{"cudaMallocAsync holds memory that nobody uses", (*inquest).asyncHoles, FragmentationCause, medium},
 		{"less than vLLM was told to take", form(FormServing), OtherProcess, low},
+		{"no room for an inference engine's cache", form(FormCache), Capacity, medium},
 		{"listed processes hold a large part", func(q *inquest) bool { return q.otherProcess() && q.others >= contextBytes }, OtherProcess, high},
 		{"the card is held outside this process", all(frames("optimizer-init", "model-load", "eval", "forward", "backward", ""), (*inquest).otherProcess, func(q *inquest) bool {
 			return q.msg.Form != FormAsync
@@ -88,6 +96,10 @@ func rules() []rule {
 		{"the request would fit into the holes", all((*inquest).plainFrames, func(q *inquest) bool { return q.holes(holesShare) }), FragmentationCause, medium},
 
 		// what the probe saw
+		{"probe: what is held after a step grew to the end", func(q *inquest) bool {
+			_, grew := q.facts.Run.leak()
+			return q.msg != nil && q.fromProbe && grew
+		}, LeakGrowth, high},
 		{"probe: model load", probe("start", "model-load"), ModelLoad, high},
 		{"probe: first optimizer step", probe("optimizer-init"), OptimizerInit, high},
 		{"probe: evaluation", probe("eval"), EvalGenerate, high},
@@ -127,10 +139,25 @@ func (q *inquest) plainFrames() bool {
 	return q.stage == "" || q.stage == "forward" && !q.logits() || q.stage == "backward" || q.stage == "optimizer-step"
 }
 
-// unblamed: no exception, fault or request to stop stands in the log that would explain the end.
+// unblamed: nothing stands in the log that would explain a SIGKILL otherwise: an exception, a fault or a request to stop before it. What
+// comes after it is an echo, and so is a collective's timeout, for which the others wait when one rank is gone.
 func (q *inquest) unblamed() bool {
-	return q.log.Exception.Line == 0 && q.log.sign(SignFault, SignStopped, SignHostAllocation) == nil
+	death := q.killed()
+	earlier := func(line int) bool { return line > 0 && (death == nil || !q.log.after(line, death.Line)) }
+	if earlier(q.log.firstException.Line) {
+		return false
+	}
+	for _, s := range q.log.Signs {
+		echo := death != nil && strings.Contains(s.Text, timeoutText)
+		if slices.Contains([]SignKind{SignFault, SignStopped, SignHostAllocation}, s.Kind) && !echo && earlier(s.Line) {
+			return false
+		}
+	}
+	return true
 }
+
+// timeoutText is how NCCL's watchdog reports that other ranks did not come.
+const timeoutText = "Watchdog caught collective operation timeout"
 
 func isOneOf(s string, list []string) bool {
 	return slices.Contains(list, s)

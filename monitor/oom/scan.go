@@ -21,12 +21,21 @@ const (
 // Scan reads a log of any length in bounded memory and returns what it holds of out-of-memory messages and of ends of processes.
 // Invalid UTF-8, progress bars, ANSI colours, prefixes of launchers and hard wraps are taken as they come. The error is that of r.
 func Scan(r io.Reader) (*Log, error) {
-	words, readers := watched()
+	size := bufferBytes
+	if text, ok := r.(interface{ Len() int }); ok { // a text in memory: one byte more than it has, so that its end is seen
+		size = min(size, text.Len()+1)
+	}
+	return scanWith(r, make([]byte, 0, size))
+}
+
+// scanWith is Scan with a buffer to read into, which the next text may use again.
+func scanWith(r io.Reader, buffer []byte) (*Log, error) {
+	shared := sharedVocabulary()
 	s := &scanner{
 		log:     &Log{Growth: map[string]*Series{}},
-		finder:  newWordFinder(words),
-		readers: readers,
-		buf:     make([]byte, 0, bufferBytes),
+		finder:  shared.finder,
+		readers: shared.readers,
+		buf:     buffer[:0],
 		line:    1,
 	}
 	if err := s.run(r); err != nil {
@@ -44,6 +53,14 @@ type scanner struct {
 	line    int // 1-based number of the line at counted
 	read    int // buf[:read] belongs to messages already taken
 	last    byte
+	message lastMessage
+}
+
+// lastMessage is the latest message: what comes after it tells whether it was caught.
+type lastMessage struct {
+	line, step int
+	printed    bool  // printed steps count too
+	end        int64 // offset in the text behind it, 0: there was none
 }
 
 // reader takes what stands at a watched word, given by its offset in the buffer.
@@ -60,13 +77,27 @@ func (s *scanner) run(r io.Reader) error {
 			limit -= aheadBytes
 		}
 		from = s.search(from, limit)
+		if eof {
+			s.finish()
+			break
+		}
 		from = s.discard(from)
 	}
+	return nil
+}
+
+// finish notes what only the end of the text shows.
+func (s *scanner) finish() {
 	s.log.Lines = s.line
 	if s.last == '\n' || s.log.Bytes == 0 {
 		s.log.Lines--
 	}
-	return nil
+	p := part{first: 1, lines: s.log.Lines, exception: s.log.Exception, message: s.message.line}
+	if s.message.end > 0 {
+		behind := s.buf[max(0, int64(len(s.buf))-(s.log.Bytes-s.message.end)):]
+		p.stepsAfter = stepsAfter(behind, s.message.step, s.message.printed)
+	}
+	s.log.parts = []part{p}
 }
 
 // fill reads until the buffer is full or the text ends.

@@ -35,7 +35,9 @@ var generations = []struct{ generation, text string }{
 func TestGenerations(t *testing.T) {
 	sized := map[string]bool{"G1": true, "G2": true, "G2h": true, "G2c": true, "G3": true, "G4": true, "G5": true, "G4d": true, "G6": true, "G7": true, "GA": true}
 	for _, g := range generations {
-		for _, prefix := range []string{"", "[rank3]: ", "[default3]:[rank3]: ", "2024-11-20 14:37:16 [rank3]: ", "  0%|   | 0/9 [00:00<?, ?it/s][rank3]: ", "\x1b[31m", "10%|#\r"} {
+		for _, prefix := range []string{"", "[rank3]: ", "[default3]:[rank3]: ", "2024-11-20 14:37:16 [rank3]: ", "  0%|   | 0/9 [00:00<?, ?it/s][rank3]: ", "\x1b[31m", "10%|#\r",
+			"2025-06-07T18:22:41.310482917Z stderr F ", "worker-1: ", "(RayTrainWorker pid=8812, ip=10.0.0.7) ", "Jun 07 18:22:41 node7 train.sh[4182]: ", "trainer-1  | ",
+			"[pod/llama-ft-worker-0/pytorch] [rank3]: ", "[1,3]<stderr>: [rank3]: ", `{"log":"`, "2024-08-21 22:56:04.112 | ERROR    | trainer.common:wrapper:121 - "} {
 			log := scanText(t, "start\n"+prefix+g.text+"\nend\n")
 			if len(log.Messages) != 1 {
 				t.Errorf("%s behind %q: %d messages", g.generation, prefix, len(log.Messages))
@@ -207,7 +209,12 @@ func FuzzScan(f *testing.F) {
 	for _, g := range generations {
 		f.Add([]byte(g.text))
 	}
-	for _, l := range readLabels(f)[:40] {
+	for _, form := range readForms(f) {
+		if strings.HasPrefix(form.name, "launchers.txt") { // tables, error files
+			f.Add([]byte(form.text))
+		}
+	}
+	for _, l := range readLabels(f)[:10] {
 		log, err := io.ReadAll(openLog(f, l.File))
 		if err != nil {
 			f.Fatal(err)

@@ -16,6 +16,7 @@ const (
 	SignAgentKill       SignKind = "agent-kill"       // torchrun's own SIGKILL after its grace
 	SignStopped         SignKind = "stopped"          // asked to stop: time limit, preemption, a signal to the agent
 	SignHostAllocation  SignKind = "host-allocation"  // malloc, fork or numpy refused: host memory, but nobody was killed
+	SignFinished        SignKind = "finished"         // a trainer says that it is done
 	SignFault           SignKind = "fault"            // a defect that has nothing to do with memory size
 )
 
@@ -53,10 +54,13 @@ func signRules() []signRule {
 		{SignLibrary, "STATUS_ALLOC_FAILED", nil, false},
 		{SignLibrary, "CUBLAS_STATUS_NOT_INITIALIZED", re(`when calling`), false},
 		{SignLibrary, "find a valid cuDNN algorithm", nil, false},
-		{SignLibrary, "was unable to find an engine to execute", nil, true},
+		{SignLibrary, "unable to find an engine to execute", nil, false},
 
 		{SignShm, "insufficient shared memory", nil, false},
-		{SignShm, "workers are out of shared memory", nil, false},
+		{SignShm, "nexpected bus error encountered", nil, false},
+		{SignShm, "It is possible that dataloader", re(`out of shared memory`), false},
+		{SignShm, "unable to write to file </", re(`No space left`), false},
+		{SignShm, "failed to extend /dev/shm", nil, false},
 		{SignShm, "creating shared memory segment", nil, false},
 		{SignShm, "posix_fallocate failed", nil, false},
 		{SignShm, "shared memory object", re(`No space left|\(28\)|Cannot allocate`), false},
@@ -69,15 +73,31 @@ func signRules() []signRule {
 		{SignOOMKiller, "oom-kill event", nil, false},
 		{SignOOMKiller, "oom_kill event", nil, false},
 		{SignOOMKiller, "oom_reaper: ", nil, false},
+		{SignOOMKiller, "invoked oom-killer", nil, false},
+		{SignOOMKiller, "killed by the OOM killer", re(`A process of this unit`), false},
+		{SignOOMKiller, "systemd-oomd[", re(`Killed`), false},
+		{SignOOMKiller, "result 'oom-kill'", nil, false},
+		{SignOOMKiller, "earlyoom[", re(`sending SIG`), false},
+		{SignOOMKiller, "exceeded memory limit", re(`being killed|slurm`), false},
+		{SignOOMKiller, "OUT_OF_ME", re(`(?:^|[\s,|])OUT_OF_ME(?:\+|MORY\b)`), false},
+		{SignOOMKiller, "job killed: ", re(`job killed: p?v?mem`), false},
+		{SignOOMKiller, "TERM_MEMLIMIT", nil, false},
+		{SignOOMKiller, "low on resource: memory", nil, false},
+		{SignOOMKiller, "killed due to memory pressure", nil, false},
 		{SignOOMKiller, ": Out Of Memory", re(`srun|task`), false},
-		{SignOOMKiller, "OOMKilled", re(`(?i)reason|status|state|exit|terminated|^\W*OOMKilled\W*$`), false},
+		{SignOOMKiller, "OOMKilled", re(`(?i)reason|status|state|exit|terminated|^\W*OOMKilled\W*$|\d/\d+\s+OOMKilled|OOMKilled": ?true`), false},
 		{SignOOMKiller, "due to the node running low on memory", nil, false},
 
 		{SignKilled, " Killed", re(`line \d+:\s+\d+ Killed\s|^\[?\d*\]?[-+]?\s*Killed\b`), false},
 		{SignKilled, "Killed\n", re(`^Killed\s*$`), false},
+		{SignKilled, `"Killed\n`, nil, false}, // inside docker's JSON
+		{SignKilled, "zsh: killed", nil, false},
+		{SignKilled, "is killed by signal", re(`(?i)signal: *killed`), false},
+		{SignKilled, "killed by SIGKILL by OOM killer", re(`Worker (?:exit|unexpectedly)`), false}, // Ray: one of the reasons that it thinks of
 		{SignAgentKill, "Unable to shutdown process", nil, false},
 		{SignStopped, "DUE TO TIME LIMIT", nil, false},
-		{SignStopped, "DUE TO PREEMPTION", nil, false},
+		{SignStopped, "Preempt", re(`^Reason:\s+Preempt|Preempted in order`), false},
+		{SignStopped, " CANCELLED AT ", re(`JOB \S+ |DUE TO`), false}, // a cancelled step alone is the echo of a failed task
 		{SignStopped, "death signal, shutting down", nil, false},
 		{SignStopped, " got signal: ", re(`SignalException`), false},
 
@@ -86,10 +106,16 @@ func signRules() []signRule {
 		{SignHostAllocation, "MemoryError: Unable to allocate", nil, false},
 		{SignHostAllocation, "can't allocate memory: you tried", nil, false},
 
+		{SignFinished, "train_runtime", re(`train_runtime(?:'|\s+=)`), false},
+		{SignFinished, "raining completed", re(`^[Tt]raining completed`), false},
+		{SignFinished, "Trainer.fit` stopped: ", nil, false},
+		{SignFinished, "done training in ", nil, false},
+
 		{SignFault, "device-side assert triggered", nil, false},
+		{SignFault, "Assertion `", re(`failed\.?$`), false}, // the kernel's own line
 		{SignFault, "illegal memory access", nil, false},
 		{SignFault, "uncorrectable ECC error", nil, false},
-		{SignFault, "Watchdog caught collective operation timeout", nil, false},
+		{SignFault, timeoutText, nil, false},
 		{SignFault, "out of resource: shared memory", nil, false},
 		{SignFault, "Disk quota exceeded", nil, false},
 		{SignFault, "No space left on device", nil, false},
@@ -118,5 +144,5 @@ func (r signRule) read(s *scanner, p place) {
 
 func (p place) sign(kind SignKind) Sign {
 	t := p.segment()
-	return Sign{Kind: kind, Rank: t.rank, PID: -1, Line: p.line, Text: excerpt(t.string)}
+	return Sign{Kind: kind, Rank: t.rank, GPU: deviceOf(t.string), PID: -1, Line: p.line, Text: excerpt(t.string)}
 }

@@ -25,19 +25,25 @@ var decoration = sync.OnceValue(func() decorations {
 	return decorations{
 		colour: regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`),
 		// A tqdm bar up to its closing bracket: the message may follow on the same line.
-		bar: regexp.MustCompile(`^.{0,400}?\d+%\|[^\[]*\[[^\]]*\]`),
+		bar: regexp.MustCompile(`^.{0,400}?(?:\d+%\|[^\[]*\[[^\]]*\]|\d+/\d+ \[[^\]]*(?:it/s|s/it)[^\]]*\])`),
 		prefix: regexp.MustCompile(`^\s*(?:` + strings.Join([]string{
-			`\[[^\[\]]{1,100}\](?:<\w+>)?:?`,                                     // [rank3]: [default3]: [1,3]<stderr>: [2024-04-20 18:56:38,931]
+			`\[[^\[\]'"]{1,100}\](?:<\w+>)?:?`,                                   // [rank3]: [default3]: [1,3]<stderr>: [2024-04-20 18:56:38,931]
 			`\((?:[A-Za-z_]\w* )?(?:pid|rank|ip)=[^)]{1,80}\)`,                   // Ray, vLLM
 			`\d{4}[-/]\d\d[-/]\d\d(?:[T ]\d\d:\d\d:\d\d\S*)?`,                    // timestamps
 			`\d\d[-/]\d\d(?:[-/]\d\d)?\s+\d\d:\d\d:\d\d\S*`, `\d\d:\d\d:\d\d\S*`, // shorter ones
 			`(?:ERROR|WARNING|WARN|INFO|DEBUG|CRITICAL|FATAL)\b:?`, // levels
 			`[EWI]\d{4} \d\d:\d\d:\d\d\.\d+ [^\]]{0,120}\]`,        // glog, as torch.distributed prints it
-			`E\s{2,}`,                  // pytest
-			`SUBPROCESS:`, `\d{1,5}: `, // srun --label
+			`rank:?\s+\d{1,5}\s*\|`,                                // ParlAI
+			`E\s{2,}`,                                              // pytest
+			`std(?:err|out) [FP] `,                                 // containerd's files
+			`\{"log":"`,                                            // docker's json-file driver
+			`[\w.-]{1,60}\s+\| `,                                   // docker compose
+			`[A-Z][a-z]{2}\s+\d{1,2} \d\d:\d\d:\d\d \S+ [\w.@-]+(?:\[\d+\])?: `, // syslog, journald
+			`SUBPROCESS:`, `##\[\w+\]`, // GitHub Actions
+			`\d{1,5}: `,               // srun --label
 			`[-|>❱│┃*'"` + "`" + `]+`, // separators, boxes, quotes, markdown
 		}, "|") + `)`),
-		rank:  regexp.MustCompile(`\[rank(\d+)\]|\[Rank (\d+)\]|\[default(\d+)\]|\[\d+,(\d+)\]<std|^\s*(\d{1,5}): |\brank[ =:]+(\d+)\b`),
+		rank:  regexp.MustCompile(`\[rank(\d+)\]|\[Rank (\d+)\]|\[(?:default|trainer|worker)(\d+)\]|\[\d+,(\d+)\]<std|^\s*(\d{1,5}): |\brank[ =:]+(\d+)\b`),
 		level: regexp.MustCompile(`\b(?:WARNING|WARN|INFO|DEBUG)\b|^\s*\[?W\d{4} `),
 	}
 })
@@ -49,8 +55,11 @@ func clean(raw []byte) text {
 	if strings.Contains(s, "\x1b") {
 		s = d.colour.ReplaceAllString(s, "")
 	}
+	if strings.Contains(s, `\"`) { // quotes inside JSON
+		s = strings.ReplaceAll(s, `\"`, `"`)
+	}
 	whole := s
-	if strings.Contains(s, "%|") {
+	if strings.Contains(s, "%|") || strings.Contains(s, "/it]") || strings.Contains(s, "it/s]") {
 		s = s[len(d.bar.FindString(s)):]
 	}
 	for range 8 { // no launcher stacks more prefixes

@@ -1,6 +1,7 @@
 package oom
 
 import (
+	"bytes"
 	"iter"
 	"regexp"
 	"slices"
@@ -14,6 +15,8 @@ type Traceback struct {
 	// Logits: the frames are those of the loss or of the output layer; Nearest: the innermost frame of the project's own code.
 	Logits  bool
 	Nearest string
+
+	rank int // that the line with "Traceback" names, -1 none
 }
 
 // stageRule tells a stage by the squeezed text of a traceback.
@@ -65,15 +68,33 @@ var frame = sync.OnceValue(func() framePatterns {
 
 // tracebackAround reads the frames before a message, or when there are none (a message may stand before its traceback) those after it.
 func tracebackAround(p place, end, rank int) Traceback {
-	if before := framesBefore(p.behind(), rank); len(before) > 0 {
-		return readFrames(before)
+	if inside := escapedLines(p); inside != nil {
+		if before, _ := framesBefore(linesBack(inside), rank); len(before) > 0 {
+			return readFrames(before)
+		}
+	}
+	if before, named := framesBefore(p.behind(), rank); len(before) > 0 {
+		t := readFrames(before)
+		t.rank = named
+		return t
 	}
 	return readFrames(framesAfter(firstLines(p.buf[end:min(len(p.buf), end+behindBytes/2)], 3*frameGap), rank))
 }
 
-// framesBefore returns the lines of the traceback that ends with the nearest line.
-func framesBefore(lines iter.Seq[text], rank int) []text {
-	var kept []text // the nearest first
+// escapedLines returns what stands before a message inside one line of JSON or of a Python repr, with its newlines and quotes as they were
+// before they were escaped; nil: nothing is escaped.
+func escapedLines(p place) []byte {
+	line := p.buf[max(0, p.at-behindBytes):p.at]
+	line = line[bytes.LastIndexByte(line, '\n')+1:]
+	if !bytes.Contains(line, []byte(`\n`)) {
+		return nil
+	}
+	return []byte(strings.NewReplacer(`\n`, "\n", `\"`, `"`).Replace(string(line)))
+}
+
+// framesBefore returns the lines of the traceback that ends with the nearest line, and the rank that its first line names, -1 none.
+func framesBefore(lines iter.Seq[text], rank int) (kept []text, named int) {
+	named = -1 // kept has the nearest line first until the end
 	gap, frames, read := 0, 0, 0
 	for l := range lines {
 		if read++; read > framesReach || gap > frameGap {
@@ -84,6 +105,7 @@ func framesBefore(lines iter.Seq[text], rank int) []text {
 		}
 		if strings.Contains(l.string, "Traceback (most recent call last)") || strings.Contains(l.string, "out of memory") ||
 			strings.Contains(l.string, "During handling of the above") {
+			named = l.rank
 			break
 		}
 		kept = append(kept, l)
@@ -94,7 +116,7 @@ func framesBefore(lines iter.Seq[text], rank int) []text {
 	}
 	kept = kept[:frames]
 	slices.Reverse(kept)
-	return kept
+	return kept, named
 }
 
 // framesAfter returns the lines of a traceback that begins soon, unless it is that of the launcher.
@@ -127,7 +149,7 @@ func framesAfter(lines []text, rank int) []text {
 func ofOtherRank(l text, rank int) bool { return l.rank >= 0 && rank >= 0 && l.rank != rank }
 
 func readFrames(lines []text) Traceback {
-	var t Traceback
+	t := Traceback{rank: -1}
 	var all strings.Builder
 	for _, l := range lines {
 		all.WriteString(l.string)

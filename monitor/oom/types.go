@@ -2,6 +2,8 @@
 // cheapest first. It is pure: text and facts in, a Diagnosis out.
 package oom
 
+import "time"
+
 // Cause is a class of death; the contract lists them.
 type Cause string
 
@@ -48,7 +50,8 @@ type Message struct {
 	AllowedBytes             int64             `json:"allowed_bytes"` // limit set by a memory fraction
 	ProcessBytes             int64             `json:"process_bytes"` // this process, as the driver sees it
 	OtherProcesses           []OtherProcessUse `json:"other_processes"`
-	Line                     int               `json:"line"` // 1-based line in the text
+	Line                     int               `json:"line"`           // 1-based line in the text
+	File                     string            `json:"file,omitempty"` // when the log was read from several files
 	Text                     string            `json:"text"`
 	ExpandableHint           bool              `json:"-"`
 
@@ -60,6 +63,9 @@ type Message struct {
 	Logged    bool      `json:"-"`
 	Traceback Traceback `json:"-"`
 
+	when        time.Time // the logger's time before it, zero: none
+	zone        string
+	lastLine    int  // where it was printed last; Line is where it was printed first
 	ownPartSeen bool // the message has a part on this process, even if its size is garbage
 }
 
@@ -95,6 +101,12 @@ type Facts struct {
 	TorchVersion string
 	// PeaksByStage are measured peaks (bytes), for evidence.
 	PeaksByStage map[string]int64
+	// Observations are further sentences of evidence, such as what a memory snapshot of the run shows.
+	Observations []string
+	// Run is what a run folder tells; nil: a bare log.
+	Run *RunFacts
+	// NoExpandable says why expandable segments must not be advised on the machine of the run ("WSL"), "" nothing known against them.
+	NoExpandable string
 }
 
 // NoFacts are the facts of a run that nobody watched: a bare log.
@@ -107,8 +119,22 @@ type Remedy struct {
 	ID  string `json:"id"`
 	Why string `json:"why"`
 	How string `json:"how"`
+	// Cost is what it costs in speed, accuracy or hardware.
+	Cost string `json:"cost"`
 	// SavesBytes is what it would save on this job according to the estimate; nil: not a matter of bytes, or unknown.
 	SavesBytes *int64 `json:"saves_bytes"`
+	// NewDeviceBytes is what a GPU then needs at its highest stage, Fits whether that is little enough; nil: unknown.
+	NewDeviceBytes *int64 `json:"new_device_bytes"`
+	Fits           *bool  `json:"fits"`
+}
+
+// Combination is the cheapest set of remedies with which the run fits, or, where none does, what all of them together reach.
+type Combination struct {
+	IDs         []string `json:"ids"`
+	How         []string `json:"how"`
+	DeviceBytes int64    `json:"device_bytes"`
+	TotalBytes  int64    `json:"total_bytes"`
+	Fits        bool     `json:"fits"`
 }
 
 // Schema names the JSON form of a Diagnosis.
@@ -125,6 +151,12 @@ type Diagnosis struct {
 	Simulated  bool      `json:"simulated,omitempty"`
 	Summary    string    `json:"summary"` // one sentence for people
 	Evidence   []string  `json:"evidence"`
+	NotCauses  []string  `json:"not_causes"` // what is known not to be the cause, and why
 	OOMs       []Message `json:"ooms"`
 	Remedies   []Remedy  `json:"remedies"`
+	// Situations are the known patterns that hold, Framework is whose settings the remedies name ("" none was recognised),
+	// Combination what fits together; nil: the job is not known.
+	Situations  []Situation  `json:"situations"`
+	Framework   string       `json:"framework"`
+	Combination *Combination `json:"combination"`
 }

@@ -9,13 +9,27 @@ import (
 
 // messageWords are in every message; one that a hard wrap cuts in two leaves another.
 var messageWords = []string{
-	"out of memory", "Out of memory while", "Tried to allocate", "exceed allowed memory", "NVML_SUCCESS ==", "failed with OOM on device",
-	"RESOURCE_EXHAUSTED: ", "OOM when allocating", "Free memory on device",
+	"out of memory", "Out of memory while", "Tried to allocate", "exceed allowed memory", "NVML_SUCCESS", "failed with OOM on device",
+	"RESOURCE_EXHAUSTED: ", "Resource exhausted: ", "OOM when allocating", "Free memory on device", "_ERROR_OUT_OF_", "HIP_ERROR_OutOfMemory",
+	"Allocation on device", "Allocation is out of device memory", "hipErrorOutOfMemory", "CallbackErrorOutOfMemory", "Invalid buffer size: ",
+	"ran out of memory trying to alloc", "Out of memory error on GPU", "Out of memory alloc", "from device: hipError_t", "Failed to allocate memory for requested",
+	"No available memory for the cache", "available KV cache memory", "be stored in KV cache", "--mem-fraction-static",
 	"cuda runtime error (2", "CUDA driver error", "memory allocation failed", "while trying to alloc", "has a total capac", "total capacity; ",
 }
 
 // growthWords are how training programs print the GPU memory in use; a number follows.
 var growthWords = []string{"gpu_mem", "max mem: ", "memory(GiB)", "memory: ", "| allocated: "}
+
+// vocabulary is what every scan uses alike.
+type vocabulary struct {
+	finder  *wordFinder
+	readers []reader
+}
+
+var sharedVocabulary = sync.OnceValue(func() vocabulary {
+	words, readers := watched()
+	return vocabulary{newWordFinder(words), readers}
+})
 
 // watched returns the words that a log is searched for, and who reads what stands there.
 func watched() (words []string, readers []reader) {
@@ -36,6 +50,9 @@ func watched() (words []string, readers []reader) {
 	}
 	for _, w := range growthWords {
 		watch(w, func(s *scanner, at int) { readGrowth(s, at+len(w), w) })
+	}
+	for _, c := range clueWords() {
+		watch(c.word, c.read)
 	}
 	watch("Error: ", placed(readException))
 	return words, readers
@@ -77,7 +94,12 @@ func leadingFigure(rest []byte) (float64, bool) {
 // echoes are exceptions by which a launcher or a surviving rank repeats another's failure.
 var echo = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException|BrokenPipeError|Connection\w*Error|` +
-		`DistBackendError|RayTaskError|SignalException|DistNetworkError|EOFError`)
+		`DistBackendError|RayTaskError|SignalException|EOFError|BrokenProcessPool|WorkerCrashedError|ActorDiedError`)
+})
+
+// workerDeath is how a data loader tells that one of its processes is gone; how that ended is a sign of its own.
+var workerDeath = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`Data[Ll]oader worker \(pid.*(?:killed by signal: *(?i:killed|bus)|exited unexpectedly)|Connection (?:closed|reset) by (?:remote )?peer`)
 })
 
 // readException notes the last exception that is a cause in its own right.
@@ -86,8 +108,11 @@ func readException(s *scanner, p place) {
 	if lead.string == "" || !raised(lead.string) || echo().MatchString(lead.string) {
 		return
 	}
-	if sign := p.sign(SignFault); !s.isMessageLine(p) {
+	if sign := p.sign(SignFault); !s.isMessageLine(p) && !workerDeath().MatchString(sign.Text) {
 		s.log.Exception = sign
+		if s.log.firstException.Line == 0 {
+			s.log.firstException = sign
+		}
 	}
 }
 

@@ -28,6 +28,9 @@ func (d Estimate) Page(u Units) Page {
 	if len(e.Ranks) > 1 {
 		page = append(page, Heading("By pipeline stage"), rankTable(e.Ranks, u))
 	}
+	if e.Host.PerRankHighBytes > 0 {
+		page = append(page, Heading("Host memory, for what is offloaded"), hostTable(e.Host, u))
+	}
 	return append(page, assumptions(e.Assumptions)...)
 }
 
@@ -153,9 +156,31 @@ func rankTable(ranks []estimate.Rank, u Units) Table {
 		largest = max(largest, r.DeviceBytes)
 	}
 	unit := u.For(largest)
-	t := Table{Columns: []Column{{"pipeline stage", true}, {"allocated " + unit.Name, true}, {"device " + unit.Name, true}}}
+	t := Table{Columns: []Column{{"pipeline stage", true}, {"allocated " + unit.Name, true}, {"device " + unit.Name, true}, {"", false}}}
 	for _, r := range ranks {
-		t.Rows = append(t.Rows, cells(fmt.Sprint(r.PipelineStage), unit.Format(r.AllocatedBytes), unit.Format(r.DeviceBytes)))
+		row := cells(fmt.Sprint(r.PipelineStage), unit.Format(r.AllocatedBytes), unit.Format(r.DeviceBytes), "")
+		if r.Why != "" {
+			row[3].Text = "<- worst: " + r.Why
+			row = toned(row, Strong)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// hostTable lists what each rank takes of the host, and what all ranks of a node take together.
+func hostTable(h estimate.HostMemory, u Units) Table {
+	unit := u.For(h.PerNodeHighBytes)
+	t := Table{Columns: []Column{{"part", false}, {unit.Name, true}, {"at most " + unit.Name, true}}}
+	add := func(what string, bytes, high int64) {
+		t.Rows = append(t.Rows, cells(what, unit.Format(bytes), unit.Format(high)))
+	}
+	for _, p := range h.Parts {
+		add(p.What, p.Bytes, p.HighBytes)
+	}
+	add("each rank", h.PerRankBytes, h.PerRankHighBytes)
+	if h.RanksPerNode > 1 {
+		add(fmt.Sprintf("a node with %d ranks", h.RanksPerNode), h.PerNodeBytes, h.PerNodeHighBytes)
 	}
 	return t
 }

@@ -26,6 +26,13 @@ func (d Explain) Page(Units) Page {
 		t.Rows = append(t.Rows, row)
 	}
 	page := Page{Heading("What was understood"), t}
+	if a := d.Job.Architecture; a != nil && len(a.Assumptions) > 0 {
+		items := make(List, len(a.Assumptions))
+		for i, text := range a.Assumptions {
+			items[i].Text = text
+		}
+		page = append(page, Heading("Taken for granted about the model"), items)
+	}
 	if len(d.Problems) > 0 {
 		items := make(List, len(d.Problems))
 		for i, p := range d.Problems {

@@ -27,6 +27,8 @@ func formats() []format {
 		{"json", func(w io.Writer, d Document, _ Style) error { return writeJSON(w, d) }},
 		{"markdown", func(w io.Writer, d Document, s Style) error { return writeMarkdown(w, d.Page(s.Units)) }},
 		{"html", func(w io.Writer, d Document, s Style) error { return writeHTML(w, d.Page(s.Units)) }},
+		{"junit", func(w io.Writer, d Document, _ Style) error { return writeVerdicts(w, d, writeJUnit) }},
+		{"github", func(w io.Writer, d Document, _ Style) error { return writeVerdicts(w, d, writeGitHub) }},
 	}
 }
 
@@ -41,6 +43,9 @@ func Formats() []string {
 
 // Write renders a document. The error of an unknown format lists the known ones.
 func Write(w io.Writer, name string, d Document, s Style) error {
+	if err := Supports(name, d); err != nil {
+		return err
+	}
 	for _, f := range formats() {
 		if f.name == name {
 			return f.write(w, d, s)
@@ -54,4 +59,8 @@ func writeJSON(w io.Writer, d Document) error {
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(d)
+}
+
+func writeVerdicts(w io.Writer, d Document, write func(io.Writer, Suite) error) error {
+	return write(w, d.(Judged).Suite())
 }

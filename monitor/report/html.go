@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"strings"
 )
 
 // style is the whole look of an HTML report: one file, nothing loaded from anywhere, readable in print and in the dark.
@@ -38,20 +39,20 @@ func writeHTML(w io.Writer, page Page) error {
 		case Paragraph:
 			fmt.Fprintf(out, "<p>%s</p>\n", span(b.Text, b.Tone))
 		case List:
-			out.WriteString("<ul>\n")
+			fmt.Fprint(out, "<ul>\n")
 			for _, item := range b {
 				fmt.Fprintf(out, "<li>%s</li>\n", span(item.Text, item.Tone))
 			}
-			out.WriteString("</ul>\n")
+			fmt.Fprint(out, "</ul>\n")
 		case Code:
 			fmt.Fprintf(out, "<pre>%s</pre>\n", html.EscapeString(string(b)))
 		case Table:
 			htmlTable(out, b)
 		case Picture:
-			out.WriteString(b.SVG + "\n")
+			fmt.Fprint(out, b.SVG+"\n")
 		}
 	}
-	out.WriteString("</body></html>\n")
+	fmt.Fprint(out, "</body></html>\n")
 	return out.Flush()
 }
 
@@ -65,7 +66,7 @@ func firstHeading(page Page) (string, bool) {
 }
 
 func span(text string, tone Tone) string {
-	text = html.EscapeString(text)
+	text = strings.ReplaceAll(html.EscapeString(text), "\n", "<br>")
 	if class := toneClass(tone); class != "" {
 		return fmt.Sprintf(`<span class="%s">%s</span>`, class, text)
 	}
@@ -79,17 +80,17 @@ func htmlTable(out *bufio.Writer, t Table) {
 		}
 		return ""
 	}
-	out.WriteString("<table><thead><tr>")
+	fmt.Fprint(out, "<table><thead><tr>")
 	for i, c := range t.Columns {
 		fmt.Fprintf(out, "<th%s>%s</th>", side(i), html.EscapeString(c.Title))
 	}
-	out.WriteString("</tr></thead><tbody>\n")
+	fmt.Fprint(out, "</tr></thead><tbody>\n")
 	for _, row := range t.Rows {
-		out.WriteString("<tr>")
+		fmt.Fprint(out, "<tr>")
 		for i, c := range row {
 			fmt.Fprintf(out, "<td%s>%s</td>", side(i), span(c.Text, c.Tone))
 		}
-		out.WriteString("</tr>\n")
+		fmt.Fprint(out, "</tr>\n")
 	}
-	out.WriteString("</tbody></table>\n")
+	fmt.Fprint(out, "</tbody></table>\n")
 }

@@ -24,7 +24,7 @@ func writeMarkdown(w io.Writer, page Page) error {
 			fmt.Fprintln(out, emphasise(escape(b.Text), b.Tone))
 		case List:
 			for _, item := range b {
-				fmt.Fprintln(out, "-", indentAfterFirst(emphasise(escape(item.Text), item.Tone), "  "))
+				fmt.Fprintln(out, "-", strings.ReplaceAll(emphasise(escape(item.Text), item.Tone), "\n", "  \n  ")) // two blanks: a line break
 			}
 		case Code:
 			fence := "```"

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"html"
+	"slices"
 	"strings"
 
 	"oomguard/monitor/oom/snapshot"
@@ -115,8 +116,8 @@ func timelinePicture(d snapshot.Device, u Units) Picture {
 		if any == 0 {
 			continue
 		}
-		for i := len(lower) - 1; i >= 0; i-- {
-			upper = append(upper, lower[i])
+		for _, corner := range slices.Backward(lower) {
+			upper = append(upper, corner)
 		}
 		fmt.Fprintf(&b, `<polygon points="%s" fill="%s"/>`, strings.Join(upper, " "), componentColour(c))
 	}

@@ -2,6 +2,8 @@ package report
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"oomguard/monitor/oom"
 )
@@ -38,18 +40,65 @@ func postmortem(d oom.Diagnosis, u Units) Page {
 		}
 		page = append(page, items)
 	}
+	if len(d.NotCauses) > 0 {
+		items := make(List, len(d.NotCauses))
+		for i, e := range d.NotCauses {
+			items[i].Text = e
+		}
+		page = append(page, Paragraph{Text: "known not to be the cause:"}, items)
+	}
 	if len(d.OOMs) > 0 {
 		page = append(page, oomTable(d.OOMs, u))
 	}
-	if len(d.Remedies) > 0 {
-		page = append(page, Heading("Remedies, cheapest first"), remedyTable(d.Remedies, u))
-		how := make(List, len(d.Remedies))
-		for i, r := range d.Remedies {
-			how[i].Text = r.ID + ": " + r.How
-		}
-		page = append(page, how)
+	page = append(page, situations(d.Situations)...)
+	return append(page, remedies(d, u)...)
+}
+
+// situations are the patterns that hold beside the cause.
+func situations(list []oom.Situation) []Block {
+	if len(list) == 0 {
+		return nil
 	}
-	return page
+	var items List
+	for _, s := range list {
+		items = append(items, Paragraph{Text: s.Title + ": " + strings.Join(s.Evidence, "; ") + "\n-> " + s.Do})
+	}
+	return []Block{Heading("What else shows"), items}
+}
+
+// remedies lists what to change: the prices where the job is known, then why, how and what each costs.
+func remedies(d oom.Diagnosis, u Units) []Block {
+	if len(d.Remedies) == 0 {
+		return nil
+	}
+	out := []Block{Heading("Remedies, cheapest first")}
+	if slices.ContainsFunc(d.Remedies, func(r oom.Remedy) bool { return r.SavesBytes != nil }) {
+		out = append(out, remedyTable(d.Remedies, u))
+	}
+	if c := d.Combination; c != nil {
+		out = append(out, combination(*c, u))
+	}
+	items := make(List, len(d.Remedies))
+	for i, r := range d.Remedies {
+		items[i].Text = r.ID + ": " + r.Why + "\n-> " + strings.ReplaceAll(r.How, "\n", "\n-> ")
+		if r.Cost != "" {
+			items[i].Text += "\ncosts: " + r.Cost
+		}
+	}
+	return append(out, items)
+}
+
+func combination(c oom.Combination, u Units) Paragraph {
+	unit := u.For(c.TotalBytes)
+	sizes := fmt.Sprintf("%s of %s %s on each GPU (%s)", unit.Format(c.DeviceBytes), unit.Format(c.TotalBytes), unit.Name, strings.Join(c.How, "; "))
+	names := strings.Join(c.IDs, " + ")
+	switch {
+	case !c.Fits:
+		return Paragraph{Text: "even with " + names + " it does not fit: " + sizes, Tone: Bad}
+	case len(c.IDs) == 1:
+		return Paragraph{Text: names + " alone makes it fit: " + sizes, Tone: Good}
+	}
+	return Paragraph{Text: "with " + names + " it fits: " + sizes, Tone: Good}
 }
 
 func oomTable(messages []oom.Message, u Units) Table {
@@ -78,19 +127,23 @@ func oomTable(messages []oom.Message, u Units) Table {
 	return t
 }
 
+// remedyTable has the remedies that the estimate can price.
 func remedyTable(remedies []oom.Remedy, u Units) Table {
 	var largest int64
 	for _, r := range remedies {
-		largest = max(largest, orZero(r.SavesBytes))
+		largest = max(largest, orZero(r.SavesBytes), orZero(r.NewDeviceBytes))
 	}
 	unit := u.For(largest)
-	t := Table{Columns: []Column{{"remedy", false}, {"would save " + unit.Name, true}, {"why", false}}}
+	t := Table{Columns: []Column{{"remedy", false}, {"saves " + unit.Name, true}, {"GPU then needs", true}, {"fits alone", false}}}
 	for _, r := range remedies {
-		saves := "-"
-		if r.SavesBytes != nil {
-			saves = unit.Format(*r.SavesBytes)
+		row := cells(r.ID, optional(r.SavesBytes, unit), optional(r.NewDeviceBytes, unit), "-")
+		switch {
+		case r.Fits != nil && *r.Fits:
+			row[3] = Cell{Text: "yes", Tone: Good}
+		case r.Fits != nil:
+			row[3].Text = "no"
 		}
-		t.Rows = append(t.Rows, cells(r.ID, saves, r.Why))
+		t.Rows = append(t.Rows, row)
 	}
 	return t
 }

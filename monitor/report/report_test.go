@@ -132,7 +132,16 @@ func TestEndings(t *testing.T) {
 		edit func(*Run)
 		want string
 	}{
-		{"well", func(r *Run) { r.Exit.Code = 0 }, "ended well (status 0) after 1m30s"},
+		{"well", func(r *Run) { r.Exit.Code, r.Exit.Ranks = 0, nil }, "ended well (status 0) after 1m30s"},
+		{"status 0 and dead ranks", func(r *Run) { r.Exit.Code = 0 }, "returned status 0 after 1m30s, but rank 0 exit status 1, rank 1 killed by signal 15 (SIGTERM)"},
+		{"attempts", func(r *Run) { r.Exit.Ranks[2].Attempt = 1 }, "attempt 0 (started anew):"},
+		{"told by the launcher", func(r *Run) { r.Exit.Ranks[0].Told = true }, "pid 11): exit status 1, as the launcher says"},
+		{"error file", func(r *Run) { r.Exit.Ranks[0].Error = &launcher.RankError{Message: "ValueError: bad\nsecond line"} }, "rank 0 wrote: ValueError: bad\n"},
+		{"last resort", func(r *Run) { r.Exit.LastResort = true }, "all of it was killed (--kill-after)"},
+		{"another status", func(r *Run) { r.OOMExitCode = 86 }, "status 86 was handed on instead"},
+		{"allocator settings", func(r *Run) {
+			r.EnvironmentChanges = []EnvChange{{"PYTORCH_ALLOC_CONF", EnvAdded, "expandable_segments:True", "why"}, {"PYTHONPATH", EnvAdded, "x", "y"}}
+		}, "environment: PYTORCH_ALLOC_CONF=expandable_segments:True added: why\nended"},
 		{"signal", func(r *Run) { r.Exit.Code, r.Exit.Signal = 137, syscall.SIGKILL }, "died of signal 9 (killed) after 1m30s; status 137"},
 		{"refused", func(r *Run) { r.Refused, r.Exit = true, nil }, "refused by the checklist: nothing was started"},
 		{"watch ended", func(r *Run) {

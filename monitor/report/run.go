@@ -36,6 +36,9 @@ type Run struct {
 	PrivateDir string `json:"private_dir,omitempty"`
 	// Probed: the ranks were given the probe, so that one that is silent is worth a word.
 	Probed bool `json:"probed"`
+	// Node is the part that this document describes of a run of several; Nodes are its parts where it describes the whole.
+	Node  *monitor.Node `json:"node,omitempty"`
+	Nodes []NodeEnd     `json:"nodes,omitempty"`
 	// Simulated: the out-of-memory error of this run was raised on purpose without a GPU.
 	Simulated bool `json:"simulated,omitempty"`
 
@@ -51,7 +54,11 @@ type Run struct {
 	Outcome       checklists.Status   `json:"outcome"`
 	Environment   map[string]string   `json:"environment"` // by allow-list
 	Versions      map[string]string   `json:"versions"`
-	Exit          *launcher.Exit      `json:"exit"` // null: not known how it ended
+	// EnvironmentChanges are the variables that the command was given beside what oomguard itself had.
+	EnvironmentChanges []EnvChange    `json:"environment_changes"`
+	Exit               *launcher.Exit `json:"exit"` // null: not known how it ended
+	// OOMExitCode was handed on instead of the command's own status, as asked for with --oom-exit-code; 0: the own one was.
+	OOMExitCode int `json:"oom_exit_code,omitempty"`
 	// CgroupOOMKills is how many processes the kernel killed for memory in our cgroup during the run; -1 unknown.
 	CgroupOOMKills int64              `json:"cgroup_oom_kills"`
 	Recording      *monitor.Recording `json:"recording"`
@@ -71,6 +78,7 @@ func (d Run) Page(u Units) Page {
 	}
 	page = append(page, d.objections()...)
 	page = append(page, d.measured(u)...)
+	page = append(page, d.timelines(u)...)
 	if d.Recording != nil && len(d.Recording.Devices) > 0 {
 		page = append(page, Heading("GPUs as NVML saw them"), deviceTable(d.Recording.Devices, u))
 	}
@@ -105,59 +113,6 @@ func (d Run) objections() []Block {
 		out = append(out, checkSummary(checklists.Outcome{Results: d.Checks, Outcome: d.Outcome})...)
 	}
 	return out
-}
-
-// ending says how the command ended.
-func (d Run) ending() []Block {
-	out := []Block{Paragraph{Text: "command: " + ShellWords(d.Command)}}
-	switch {
-	case d.Refused:
-		return append(out, Paragraph{Text: "refused by the checklist: nothing was started", Tone: Bad})
-	case d.Exit == nil:
-		text := "how it ended is not known: oomguard itself was stopped before the command ended"
-		if d.Recording != nil && !d.Recording.LastSeen.IsZero() {
-			text += "; it was watched until " + d.Recording.LastSeen.UTC().Format(time.RFC3339)
-		}
-		return append(out, Paragraph{Text: text, Tone: Caution})
-	}
-	e := d.Exit
-	took := e.Ended.Sub(e.Started).Round(100 * time.Millisecond)
-	switch {
-	case e.Signal != 0:
-		out = append(out, Paragraph{Text: fmt.Sprintf("died of signal %d (%s) after %s; status %d", int(e.Signal), e.Signal, took, e.Code), Tone: Bad})
-	case e.Code != 0:
-		out = append(out, Paragraph{Text: fmt.Sprintf("ended with status %d after %s", e.Code, took), Tone: Bad})
-	default:
-		out = append(out, Paragraph{Text: fmt.Sprintf("ended well (status 0) after %s", took), Tone: Good})
-	}
-	if len(e.Forwarded) > 0 {
-		out = append(out, Paragraph{Text: "signals handed on: " + strings.Join(e.Forwarded, ", ")})
-	}
-	if rows := rankExits(e.Ranks); len(rows) > 0 && (e.Code != 0 || e.Signal != 0) {
-		out = append(out, rows...)
-	}
-	for _, s := range e.Survivors {
-		out = append(out, Paragraph{Text: fmt.Sprintf("left over: %s (pid %d): %s", s.Name, s.PID, s.Action), Tone: Caution})
-	}
-	return out
-}
-
-func rankExits(ranks []launcher.RankExit) []Block {
-	var items List
-	for _, r := range ranks {
-		how := "how it ended is not known"
-		switch {
-		case r.Known && r.Code < 0:
-			how = fmt.Sprintf("killed by signal %d", -r.Code)
-		case r.Known:
-			how = fmt.Sprintf("exit status %d", r.Code)
-		}
-		items = append(items, Paragraph{Text: fmt.Sprintf("rank %d (attempt %d, pid %d): %s", r.Rank, r.Attempt, r.PID, how)})
-	}
-	if len(items) == 0 {
-		return nil
-	}
-	return []Block{items}
 }
 
 // measured puts measurement and prediction side by side.
@@ -249,7 +204,7 @@ func deviceTable(devices []monitor.DeviceRecord, u Units) Table {
 			}
 			others = append(others, fmt.Sprintf("pid %d %s: %s", p.PID, p.Name, size))
 		}
-		t.Rows = append(t.Rows, cells(fmt.Sprint(d.Index), d.Name, unit.Format(d.TotalBytes), unit.Format(d.StartBytes),
+		t.Rows = append(t.Rows, cells(d.Label(), d.Name, unit.Format(d.TotalBytes), unit.Format(d.StartBytes),
 			unit.Format(d.PeakUsedBytes), unit.Format(d.MinFreeBytes), own, strings.Join(others, "; ")))
 	}
 	return t

@@ -59,6 +59,7 @@ func trainingKeys() []Key {
 		numberKey("micro_batch", "rows that one GPU works on at a time", func(r *reader) *Setting[int] { return &r.job.MicroBatch }),
 		numberKey("grad_accum", "micro-batches before an optimizer step", func(r *reader) *Setting[int] { return &r.job.GradAccum }),
 		numberKey("seq_len", "tokens in a row", func(r *reader) *Setting[int] { return &r.job.SeqLen }),
+		boolKey("compile", "torch.compile compiles the model", func(r *reader) *Setting[bool] { return &r.job.Compile }),
 		boolKey("packing", "rows are filled to the sequence length", func(r *reader) *Setting[bool] { return &r.job.Packing }),
 		wordKey("optimizer", "optimizer and its implementation", optimizerNames(), func(r *reader) *Setting[string] { return &r.job.Optimizer }),
 		{Name: "checkpointing", Usage: "activation checkpointing; selective:N is every N-th block",

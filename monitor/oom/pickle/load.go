@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -169,8 +170,8 @@ func (l *loader) pop() (Value, error) {
 
 // popMark takes what lies above the last mark, and the mark. The result lives until the next push.
 func (l *loader) popMark() ([]Value, error) {
-	for i := len(l.stack) - 1; i >= 0; i-- {
-		if l.stack[i].kind() == mark {
+	for i, v := range slices.Backward(l.stack) {
+		if v.kind() == mark {
 			items := l.stack[i+1:]
 			l.stack = l.stack[:i]
 			return items, nil

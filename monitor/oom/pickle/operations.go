@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -123,14 +124,14 @@ func (l *loader) long(size int) error {
 		exponent = 8 * (len(raw) - 16)
 		raw = raw[len(raw)-16:]
 	}
-	value := 0.0
-	for i := len(raw) - 1; i >= 0; i-- {
-		value = value*256 + float64(raw[i])
+	number := 0.0
+	for _, b := range slices.Backward(raw) {
+		number = number*256 + float64(b)
 	}
 	if raw[len(raw)-1]&0x80 != 0 {
-		value -= math.Ldexp(1, 8*len(raw))
+		number -= math.Ldexp(1, 8*len(raw))
 	}
-	l.pushFloat(math.Ldexp(value, exponent))
+	l.pushFloat(math.Ldexp(number, exponent))
 	return nil
 }
 

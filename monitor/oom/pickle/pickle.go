@@ -67,10 +67,9 @@ func (d *Document) Root() Value { return d.root }
 
 // Int is a whole number; ok is false for any other kind and for numbers beyond 64 bits.
 func (d *Document) Int(v Value) (n int64, ok bool) {
-	switch v.kind() {
-	case Int, Bool:
+	if k := v.kind(); k == Int || k == Bool {
 		return v.payload(), true
-	case wideInt:
+	} else if k == wideInt {
 		return int64(d.wide[v.payload()]), true
 	}
 	return 0, false
@@ -87,8 +86,7 @@ func (d *Document) Float(v Value) (f float64, ok bool) {
 
 // Text is the text of a String, the content of Bytes, or the class of an Object ("collections.OrderedDict"); "" for other kinds.
 func (d *Document) Text(v Value) string {
-	switch v.kind() {
-	case String, Bytes, Object:
+	if k := v.kind(); k == String || k == Bytes || k == Object {
 		return d.strings[v.payload()]
 	}
 	return ""
@@ -96,8 +94,7 @@ func (d *Document) Text(v Value) string {
 
 // Items are the elements of a List, Tuple or Set; nil for other kinds.
 func (d *Document) Items(v Value) []Value {
-	switch v.kind() {
-	case List, Tuple, Set:
+	if k := v.kind(); k == List || k == Tuple || k == Set {
 		return d.lists[v.payload()]
 	}
 	return nil
@@ -146,6 +143,15 @@ func (d *Document) Show(v Value) string {
 		return strconv.FormatFloat(f, 'g', -1, 64)
 	case String, Bytes, Object:
 		return d.Text(v)
+	case List:
+		return "list"
+	case Tuple:
+		return "tuple"
+	case Dict:
+		return "dict"
+	case Set:
+		return "set"
+	case mark:
 	}
-	return [...]string{List: "list", Tuple: "tuple", Dict: "dict", Set: "set", mark: "", wideInt: ""}[v.kind()]
+	return ""
 }

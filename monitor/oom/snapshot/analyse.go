@@ -270,10 +270,10 @@ func (a *analysis) replay(d *Device, live map[int64]use, trace []Event) {
 			delete(live, address)
 		}
 	}
-	for i := len(trace) - 1; i >= 0; i-- {
+	for i, e := range slices.Backward(trace) {
 		d.PeakBytes = max(d.PeakBytes, current)
-		line.see(i, current, trace[i].Action == OOM)
-		switch e := trace[i]; e.Action {
+		line.see(i, current, e.Action == OOM)
+		switch e.Action {
 		case Alloc:
 			change(e.Address, use{})
 		case Free:

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"oomguard/launcher"
+	"oomguard/monitor"
+	"oomguard/monitor/gpu"
+	"oomguard/monitor/oom"
+	"oomguard/monitor/report"
+	"oomguard/preflight"
+	"oomguard/preflight/estimate"
+	"oomguard/preflight/job"
+	"oomguard/preflight/model"
+)
+
+// anInput is a Llama of 0.3 B parameters on one GPU.
+func anInput(t *testing.T, total int64, flags map[string]string) *estimate.Input {
+	t.Helper()
+	arch, err := model.Parse([]byte(`{"model_type":"llama","hidden_size":1024,"num_hidden_layers":16,"num_attention_heads":16,"intermediate_size":4096,"vocab_size":32000}`), "config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := map[string]string{
+		"precision": "fp32", "optimizer": "adamw", "micro-batch": "32", "seq-len": "2048", "nproc": "1", "checkpointing": "none", "attention": "sdpa", "grad-accum": "1",
+	}
+	maps.Copy(given, flags)
+	j := job.Read(job.Sources{Flags: given, Getenv: func(string) string { return "" }, GPUs: -1})
+	return &estimate.Input{Job: j, Model: arch, Hardware: estimate.Hardware{Kind: "cuda", TotalBytes: total, ContextBytes: -1, NCCLBytes: -1}, Options: estimate.DefaultOptions()}
+}
+
+// diedInBackward is a run of that job that ran out of memory in its first backward pass.
+func diedInBackward(t *testing.T, in *estimate.Input) report.Run {
+	t.Helper()
+	e, err := estimate.Run(*in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := aRun(1, monitor.Rank{
+		Rank: 0, Memory: "cuda", Device: 0, UUID: "aaaa", Exception: &monitor.Exception{OOM: true, Stage: "backward", Type: "torch.OutOfMemoryError",
+			Traceback: "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n    loss.backward()\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 98.00 MiB is free. Including non-PyTorch memory, this process has 23.89 GiB memory in use. Of the allocated memory 22.12 GiB is allocated by PyTorch, and 165.81 MiB is reserved by PyTorch but unallocated.\n"},
+	})
+	doc.Exit.Ranks = []launcher.RankExit{{Rank: 0, Known: true, Code: 1}}
+	doc.Estimate, doc.EstimateInput, doc.Job = e, in, in.Job
+	return doc
+}
+
+// TestPricedPostmortem: with the job at hand every remedy that makes it smaller has its price, a set of them fits, and the reasons name what
+// the estimate says of the stage of death.
+func TestPricedPostmortem(t *testing.T) {
+	doc := diedInBackward(t, anInput(t, 24*gib, nil))
+	explainDeath(&doc, doc.Recording.Output())
+	d := doc.Postmortem
+	if d == nil || d.Cause != oom.Activation || d.Combination == nil || !d.Combination.Fits || d.Combination.DeviceBytes > d.Combination.TotalBytes {
+		t.Fatalf("%+v", d)
+	}
+	for _, r := range d.Remedies {
+		if priced := r.SavesBytes != nil; priced != (r.NewDeviceBytes != nil) || !priced {
+			t.Errorf("%s has no price", r.ID)
+		}
+	}
+	i := slices.IndexFunc(d.Remedies, func(r oom.Remedy) bool { return r.ID == "grad-accum" })
+	if i < 0 || !strings.Contains(d.Remedies[i].Why, "in backward") || !strings.Contains(d.Remedies[i].How, "instead of 32 and 1") {
+		t.Errorf("%+v", d.Remedies)
+	}
+	if !slices.ContainsFunc(d.Situations, func(s oom.Situation) bool { return s.ID == "try-small-first" }) {
+		t.Errorf("a first batch of 32 that was never tried smaller: %+v", d.Situations)
+	}
+	page := report.Postmortem{Diagnosis: *d}
+	var text strings.Builder
+	if err := report.Write(&text, "text", page, report.Style{}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "alone makes it fit: "; !strings.Contains(text.String(), want) {
+		t.Errorf("lacks %q:\n%s", want, text.String())
+	}
+}
+
+// TestRunFactsOfTheGPU: the rank's GPU is found by its UUID where CUDA numbers the GPUs in another order than NVML.
+func TestRunFactsOfTheGPU(t *testing.T) {
+	doc := diedInBackward(t, anInput(t, 24*gib, nil))
+	doc.Recording.Devices = []monitor.DeviceRecord{
+		{Index: 0, UUID: "GPU-bbbb", TotalBytes: 24 * gib, Others: []gpu.Process{{PID: 5, UsedBytes: gib, Known: true}}},
+		{Index: 1, UUID: "GPU-aaaa", TotalBytes: 24 * gib, StartBytes: gib, Others: []gpu.Process{{PID: 6, Name: "jupyter", UsedBytes: 3 * gib, Known: true}, {PID: 7}}},
+	}
+	f := runFacts(&doc, &doc.Recording.Ranks[0])
+	want := []oom.Stranger{{PID: 6, Name: "jupyter", Bytes: 3 * gib}, {PID: 7, Bytes: oom.Unknown}}
+	if !slices.Equal(f.Strangers, want) || f.HeldBeforeBytes != gib {
+		t.Errorf("%+v", f)
+	}
+	if f.PartsStage != "backward" || f.Parts["activations"] <= 0 || f.Predicted["backward"] <= 0 {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestAMPFacts: what mixed precision should give is the estimate's difference between the job and the same in fp32.
+func TestAMPFacts(t *testing.T) {
+	in := anInput(t, 80*gib, map[string]string{"precision": "bf16-mixed"})
+	doc := diedInBackward(t, in)
+	doc.Recording.Ranks[0].Stages = []monitor.StagePeak{{Stage: "forward", AllocatedBytes: 70 * gib}, {Stage: "backward", AllocatedBytes: 60 * gib}}
+	a := ampFacts(&doc, &doc.Recording.Ranks[0])
+	if a == nil || a.Stage != "forward" || a.MeasuredBytes != 70*gib || a.WithBytes <= 0 || a.WithoutBytes <= a.WithBytes || a.TouchedBytes <= 0 {
+		t.Fatalf("%+v", a)
+	}
+	if in.Job.Precision.Value != "bf16" {
+		t.Errorf("the job was changed to %s", in.Job.Precision.Value)
+	}
+	plain := diedInBackward(t, anInput(t, 80*gib, nil))
+	if a := ampFacts(&plain, &plain.Recording.Ranks[0]); a != nil {
+		t.Errorf("fp32: %+v", a)
+	}
+}
+
+// TestSmallerRun: the largest smaller run of the same model and means that ended well.
+func TestSmallerRun(t *testing.T) {
+	in := anInput(t, 24*gib, map[string]string{"model": "org/m"})
+	doc := report.Run{Job: in.Job, RemedyKey: "k"}
+	earlier := preflight.Earlier{Run: "a", RemedyKey: "k", Model: "org/m", Outcome: preflight.OutcomeOK, Tokens: 2048, PeakBytes: 5 * gib}
+	list := []preflight.Earlier{earlier}
+	for _, edit := range []func(*preflight.Earlier){
+		func(e *preflight.Earlier) { e.Run, e.Tokens = "b", 8192 },
+		func(e *preflight.Earlier) { e.Run, e.Tokens, e.Outcome = "died", 16384, "capacity" },
+		func(e *preflight.Earlier) { e.Run, e.Tokens, e.Model = "other model", 16384, "org/x" },
+		func(e *preflight.Earlier) { e.Run, e.Tokens, e.RemedyKey = "other means", 16384, "x" },
+		func(e *preflight.Earlier) { e.Run, e.Tokens = "as large", 65536 },
+	} {
+		e := earlier
+		edit(&e)
+		list = append(list, e)
+	}
+	if s := smallerRun(&doc, list); s == nil || s.ID != "b" || s.Here != 65536 {
+		t.Errorf("%+v", s)
+	}
+	if s := smallerRun(&doc, nil); s != nil {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestNoExpandable: slices of GPUs and shared tensors are no place for expandable segments.
+func TestNoExpandable(t *testing.T) {
+	mig := report.Run{Devices: &gpu.Snapshot{Devices: []gpu.Device{{MIG: true}}}}
+	if noExpandable(&mig) == "" {
+		t.Error("MIG")
+	}
+	if reason := noExpandable(&report.Run{Host: "elsewhere.invalid"}); reason != "" {
+		t.Error(reason)
+	}
+}

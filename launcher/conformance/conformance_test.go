@@ -1,0 +1,130 @@
+// Package conformance compares the built oomguard with the command that it wraps: each scenario is run twice, directly and under
+// oomguard, and output, status, signals seen by each rank, what is left of the process tree, and the terminal must be the same.
+//
+// Scenarios are rows: scenarios_plain_test.go has those that hold for any command, scenarios_torchrun_test.go those of torchrun, which
+// run on the newest and on the oldest PyTorch that this machine can install, and scenarios_terminal_test.go those on a terminal.
+package conformance
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// atOnce is how many commands run at the same time, however few processors there are: most of a scenario is waiting.
+const atOnce = "4"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", atOnce); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(programFolder())
+	os.Exit(code)
+}
+
+// TestPlainCommands: what holds for any command.
+func TestPlainCommands(t *testing.T) {
+	for _, s := range plainScenarios() {
+		conform(t, s, newestTorch(t))
+	}
+}
+
+// TestTorchrun: what holds for torchrun, on the newest and on the oldest PyTorch.
+func TestTorchrun(t *testing.T) {
+	for _, torch := range torches(t) {
+		t.Run(torch.name, func(t *testing.T) {
+			t.Parallel()
+			for _, s := range torchrunScenarios() {
+				if !s.newestOnly || torch.newest {
+					conform(t, s, torch)
+				}
+			}
+		})
+	}
+}
+
+// TestTerminal: what a user at a terminal sees and presses.
+func TestTerminal(t *testing.T) {
+	for _, s := range terminalScenarios() {
+		conform(t, s, newestTorch(t))
+	}
+}
+
+// conform runs a scenario directly and under oomguard, and compares.
+func conform(t *testing.T, s scenario, with torch) {
+	t.Helper()
+	t.Run(s.name, func(t *testing.T) {
+		t.Parallel()
+		var direct, wrapped outcome
+		t.Run("runs", func(t *testing.T) {
+			t.Run("direct", func(t *testing.T) {
+				t.Parallel()
+				direct = execute(t, s, with, false)
+			})
+			t.Run("wrapped", func(t *testing.T) {
+				t.Parallel()
+				wrapped = execute(t, s, with, true)
+			})
+		})
+		if !t.Failed() {
+			compare(t, s, direct, wrapped)
+		}
+	})
+}
+
+// outcome is what was observed of a run, by name: status, stdout, stderr, screen, and "rank N", the log of a rank.
+type outcome map[string]string
+
+// compare fails for each observation that differs, and, where a scenario's timing is open, for each that is none of the allowed.
+func compare(t *testing.T, s scenario, direct, wrapped outcome) {
+	t.Helper()
+	names := map[string]bool{}
+	for name := range direct {
+		names[name] = true
+	}
+	for name := range wrapped {
+		names[name] = true
+	}
+	for name := range names {
+		want, got := direct[name], wrapped[name]
+		if s.orphans > 0 && strings.HasPrefix(name, "rank ") {
+			want += "SIGTERM\n" // what torchrun alone leaves behind is ended
+		}
+		if slices.Contains(s.unordered, name) {
+			want, got = sortedLines(want), sortedLines(got)
+		}
+		if allowed, open := s.open[name]; open {
+			for which, text := range map[string]string{"the command": want, "oomguard": got} {
+				if !regexp.MustCompile(`^(?s:` + allowed + `)$`).MatchString(text) {
+					t.Errorf("%s of %s is not one of those that its timing allows, %s:\n%s", name, which, allowed, text)
+				}
+			}
+			continue
+		}
+		if got != want {
+			t.Errorf("%s differs\ndirectly:\n%s\nunder oomguard:\n%s%s", name, want, got, firstDifference(want, got))
+		}
+	}
+}
+
+// sortedLines is for streams that several processes write to at the same time.
+func sortedLines(text string) string {
+	lines := strings.SplitAfter(text, "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
+func firstDifference(want, got string) string {
+	n := 0
+	for n < len(want) && n < len(got) && want[n] == got[n] {
+		n++
+	}
+	around := func(text string) string { return text[max(0, n-20):min(len(text), n+60)] }
+	return fmt.Sprintf("first at byte %d: %q, %q\n", n, around(want), around(got))
+}

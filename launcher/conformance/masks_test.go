@@ -1,0 +1,69 @@
+package conformance
+
+import (
+	"os"
+	"regexp"
+	"strings"
+)
+
+// masks are all that may differ between two runs of the same command.
+func masks() []struct{ what, pattern, becomes string } {
+	return []struct{ what, pattern, becomes string }{
+		{"time and pid at the head of a log line", `\[?([IWE])\d{4} \d{2}:\d{2}:\d{2}\.\d+ \d+ `, "$1 TIME PID "},
+		{"time", `\d{4}-\d{2}-\d{2}[T _]\d{2}:\d{2}:\d{2}([.,]\d+)?`, "TIME"},
+		{"time of C++ logs", `\[([IWE])\d{4} \d{2}:\d{2}:\d{2}\.\d+`, "[$1 TIME"},
+		{"pid", `(?i)\b(pid|process|pids)([:= ]+)\d+`, "$1${2}PID"},
+		{"pid of a job", `(?m)^\[(\d)\] \d{2,}`, "[$1] PID"},
+		{"torchrun's folder of logs", `torchelastic_\w{8}`, "torchelastic_X"},
+		{"its folder of one run", `none_\w{8}`, "none_X"},
+		{"duration", `\d+(\.\d+)?(e-\d+)? seconds`, "N seconds"},
+		{"number of a pipe", `pipe:\[\d+\]`, "pipe:[N]"},
+		{"address in memory", `0x[0-9a-f]{6,}`, "ADDRESS"},
+	}
+}
+
+// masked replaces what may differ, and the run's own folder and port.
+func (r *run) masked(text string) string {
+	for _, m := range masks() {
+		text = regexp.MustCompile(m.pattern).ReplaceAllString(text, m.becomes)
+	}
+	text = strings.ReplaceAll(text, r.folder, "FOLDER")
+	if r.port != "" {
+		text = strings.ReplaceAll(text, r.port, "PORT")
+	}
+	text = strings.ReplaceAll(text, r.runs, "RUNS")
+	text = probeVariables.ReplaceAllString(text, "")
+	host, _ := os.Hostname()
+	return strings.ReplaceAll(text, "host      : "+host, "host      : HOST")
+}
+
+// probeVariables are those that the README says are added to the environment, as a rank logs them, and the one in which bash notes what
+// it executes.
+var probeVariables = regexp.MustCompile(`(?m)^(_=.*\n|OOMGUARD_PROBE_DIR=.*\n|OOMGUARD_SINGLE=.*\n|PYTHONPATH=/[^:\n]*oomguard[^:\n]*\n)|/[^:\n]*oomguard[^:\n]*:`)
+
+var (
+	announcement = regexp.MustCompile(`(?s)oomguard\r?\n.*? waived: (pass|warn|fail)\r?\n`)
+	reporting    = regexp.MustCompile(`(?s)oomguard report: .*run folder: [^\n]*\n`)
+	remark       = regexp.MustCompile(`(?m)^oomguard: .*\n`)
+)
+
+// withoutOwnWords takes out what oomguard says: the checklist before and the report after the command, each once and in one piece, so that
+// nothing of the command's can hide in between, and lines that begin with oomguard:.
+func (r *run) withoutOwnWords(streams map[string]string) map[string]string {
+	r.Helper()
+	rest := map[string]string{}
+	for name, text := range streams {
+		begin := announcement.FindStringIndex(text)
+		if begin != nil {
+			text = text[:begin[0]] + text[begin[1]:]
+		}
+		if end := reporting.FindStringIndex(text); end != nil {
+			if begin != nil && end[0] < begin[0] {
+				r.Errorf("the report comes before the checklist")
+			}
+			text = text[:end[0]] + text[end[1]:]
+		}
+		rest[name] = remark.ReplaceAllString(text, "")
+	}
+	return rest
+}

@@ -1,0 +1,10 @@
+//go:build !linux || !cgo
+
+package launcher
+
+// Inherit does nothing here: what was ignored when the program was started is known only to code that runs before Go's runtime, which
+// takes cgo. SIGHUP and SIGINT are kept by Go itself, the terminal's stop signals too.
+func Inherit() {}
+
+// inheritedClosed is not known here, for the same reason; a closed stream is /dev/null to the command.
+func inheritedClosed(int) bool { return false }

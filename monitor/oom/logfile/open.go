@@ -1,0 +1,102 @@
+package logfile
+
+import (
+	"bufio"
+	"bytes"
+	"compress/bzip2"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// headBytes is how much of a text is looked at to tell what it is.
+const headBytes = 4096
+
+// Open opens a file for reading as UTF-8 text. onRead, if not nil, is told of every read of the file itself, in bytes. The errors name the
+// file and say what to do.
+func Open(f File, onRead func(n int)) (io.ReadCloser, error) {
+	file, err := os.Open(f.Name)
+	if err != nil {
+		return nil, err
+	}
+	text, err := Text(counting{file, onRead}, f.Name)
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return opened{text, file}, nil
+}
+
+type opened struct {
+	io.Reader
+	file *os.File
+}
+
+func (o opened) Close() error { return o.file.Close() }
+
+type counting struct {
+	from   io.Reader
+	onRead func(n int)
+}
+
+func (c counting) Read(p []byte) (int, error) {
+	n, err := c.from.Read(p)
+	if c.onRead != nil {
+		c.onRead(n)
+	}
+	return n, err
+}
+
+// Text makes UTF-8 text of what r holds: gzip and bzip2 are unpacked, UTF-16 is converted, a byte order mark is dropped, an error file of
+// torchrun becomes the lines that Python would have printed. name is for messages.
+func Text(r io.Reader, name string) (io.Reader, error) {
+	in := bufio.NewReaderSize(r, headBytes)
+	head, err := in.Peek(headBytes)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	starts := func(magic string) bool { return bytes.HasPrefix(head, []byte(magic)) }
+	switch {
+	case starts("\x1f\x8b"):
+		unpacked, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, fmt.Errorf("unpack %s: %w", name, err)
+		}
+		return Text(cutOff{unpacked}, strings.TrimSuffix(name, ".gz"))
+	case starts("BZh"):
+		return Text(cutOff{bzip2.NewReader(in)}, strings.TrimSuffix(name, ".bz2"))
+	case starts("\x28\xb5\x2f\xfd"):
+		return nil, fmt.Errorf("%s is compressed by zstd, which oomguard cannot unpack; run: zstd -dc %q | oomguard postmortem", name, name)
+	case starts("\xfd7zXZ\x00"):
+		return nil, fmt.Errorf("%s is compressed by xz, which oomguard cannot unpack; run: xz -dc %q | oomguard postmortem", name, name)
+	case starts("PK\x03\x04"):
+		return nil, fmt.Errorf("%s is a zip archive; run: unzip -p %q | oomguard postmortem", name, name)
+	}
+	if order := wideOrder(head); order != nil {
+		return &wide{in: in, order: order}, nil
+	}
+	if starts("\xef\xbb\xbf") {
+		if _, err := in.Discard(3); err != nil {
+			return nil, fmt.Errorf("read %s: %w", name, err)
+		}
+	}
+	if filepath.Ext(name) == ".json" && bytes.HasPrefix(bytes.TrimSpace(head), []byte(`{"message"`)) {
+		return errorFile(in)
+	}
+	return in, nil
+}
+
+// cutOff reads what there is of a compressed file whose end is missing, as that of a machine that died: what was unpacked is judged.
+type cutOff struct{ from io.Reader }
+
+func (c cutOff) Read(p []byte) (int, error) {
+	n, err := c.from.Read(p)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = io.EOF
+	}
+	return n, err
+}
