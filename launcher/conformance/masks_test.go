@@ -10,6 +10,7 @@ import (
 func masks() []struct{ what, pattern, becomes string } {
 	return []struct{ what, pattern, becomes string }{
 		{"time and pid at the head of a log line", `\[?([IWE])\d{4} \d{2}:\d{2}:\d{2}\.\d+ \d+ `, "$1 TIME PID "},
+		{"time and pid of glog", `([IWE])\d{8} \d{2}:\d{2}:\d{2}\.\d+ +\d+ `, "$1 TIME PID "},
 		{"time", `\d{4}-\d{2}-\d{2}[T _]\d{2}:\d{2}:\d{2}([.,]\d+)?`, "TIME"},
 		{"time of C++ logs", `\[([IWE])\d{4} \d{2}:\d{2}:\d{2}\.\d+`, "[$1 TIME"},
 		{"pid", `(?i)\b(pid|process|pids)([:= ]+)\d+`, "$1${2}PID"},

@@ -36,8 +36,8 @@ func (b *block) compiledProbabilities(scores, v *tensor) *tensor {
 	return b.copied(out)
 }
 
-// compilesLoss says that the loss is compiled too. torchtitan left it out before its first release, "because of CUDA errors"
-// (torchtitan/train.py of 2024).
+// compilesLoss says that the loss is compiled too. torchtitan left it out before its first release (train.py of 2024 notes that
+// compiling the loss caused CUDA errors).
 func (s *scenario) compilesLoss() bool {
 	return s.compiled() && (!s.framework("torchtitan") || !s.older("torchtitan", 0, 1))
 }

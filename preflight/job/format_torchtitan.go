@@ -308,6 +308,7 @@ func (r *reader) titanOptimizer(c *configuration) {
 		r.job.Optimizer.Offer(optimizer, name.Origin+", "+how.Origin)
 	}
 	r.job.OptimizerInBackward.take(c.flag(false, "optimizer.early_step_in_backward"))
+	r.job.Compile.take(c.flag(false, "compile.enable", "training.compile")) // the older name up to v0.1.0
 }
 
 // titanCheckpointing: selective every second block unless something else is said (distributed/activation_checkpoint.py).

@@ -263,6 +263,13 @@ func (r *reader) torchtuneMemory(c *configuration) {
 		j.FusedLoss.Offer("none", loss.Origin)
 	}
 	j.Attention.Offer("sdpa", "torchtune's own models (flex_attention for packed rows where the GPU has it)")
+	compile := c.flag(false, "compile")
+	if n := c.find("compile"); n != nil {
+		if _, parts := n.Value.(map[string]*document.Node); parts { // newer recipes name what is compiled
+			compile = c.flag(true, "compile.model")
+		}
+	}
+	j.Compile.take(compile)
 	inBackward := c.flag(false, "optimizer_in_bwd")
 	if inBackward.Value && j.GradAccum.Or(1) > 1 {
 		r.fail("RuntimeError: Gradient accumulation is not supported with optimizer in bwd; set one of the two aside", inBackward.Origin)
