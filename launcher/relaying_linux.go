@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,6 +21,12 @@ const (
 	pipeBytes = 1 << 20
 	// chunk is how much is moved in one turn.
 	chunk = 1 << 18
+	// A command that writes line after line would wake the relay for each, and on few cores wait for it: a relay that has just moved
+	// little (littleBytes, within hurry) rests before it looks again, and then moves all that has come. What is written seldom, such as
+	// a progress bar, is never held up.
+	littleBytes = 16 << 10
+	hurry       = time.Millisecond
+	rest        = 500 * time.Microsecond
 )
 
 // route is a stream as the kernel knows it. Descriptors instead of files: an *os.File may change the blocking mode of a stream that others
@@ -67,6 +74,7 @@ func (way route) relay(copied *tail) error {
 	w := openWindow(copied)
 	defer w.close()
 	total := 0
+	last := time.Now()
 	for {
 		n := chunk
 		if w != nil {
@@ -88,6 +96,10 @@ func (way route) relay(copied *tail) error {
 		if moved == 0 {
 			return nil // the last writer has closed it
 		}
+		if moved < littleBytes && time.Since(last) < hurry {
+			time.Sleep(rest)
+		}
+		last = time.Now()
 		if before := total; before < ordinary {
 			if total += moved; total >= ordinary {
 				way.widen()
