@@ -61,6 +61,13 @@ var alternatives = [][]alternative{
 		return !s.job.InferenceShare.Known && s.task().generates && s.in.Options.InferenceShare <= 0
 	},
 		func(j *job.Job, _ *scenario) { j.InferenceShare.Offer(colocatedShare, "") }}},
+	{{generatesWithoutPadding, func(j *job.Job, s *scenario) { j.SeqLen = job.Setting[int]{Value: int(max(s.seq/4, 1)), Known: true} }}},
+}
+
+// generatesWithoutPadding: verl takes the padding out of its rows (use_remove_padding), and answers end before the longest that is allowed.
+// How long they are is known to nobody before the run: the expected figure takes every row at full length, the lower end a quarter.
+func generatesWithoutPadding(s *scenario) bool {
+	return s.task().generates && s.framework("verl")
 }
 
 // colocatedShare is TRL's vllm_gpu_memory_utilization for vLLM in the training processes (trl/trainer/grpo_config.py).

@@ -27,6 +27,9 @@ var lossRules = map[string]lossRule{
 	"liger-flce": {gradientsAtLoss: true},
 	// Cut cross entropy never builds logits in memory (Wijmans et al. 2024).
 	"cut-ce": {},
+	// verl takes log-probabilities by flash-attn's Triton cross entropy (verl/utils/torch_functional.py, logprobs_from_logits): it keeps the
+	// logits as they are and writes their gradient beside them (flash_attn/ops/triton/cross_entropy.py; in place in later releases).
+	"flash-ce": {forward: 2, backward: 4},
 	// A Triton kernel over logits that were built as a whole: 8 fits the slope of public A100 runs of Mistral-7B and Llama-3-8B
 	// at four batch sizes (fms-acceleration benchmarks, 7.9 to 8.4 bytes).
 	"triton-ce": {forward: 6, backward: 8},
@@ -60,6 +63,9 @@ func (r *rank) lossMemory() lossMemory {
 	kind := r.loss
 	if kind == "none" && r.megatron() {
 		kind = "vocab-parallel"
+	}
+	if kind == "none" && r.framework("verl") && r.precision.compute == 2 {
+		kind = "flash-ce"
 	}
 	if kind == "chunked" && r.framework("litgpt") {
 		kind = "kept-chunks"

@@ -40,6 +40,9 @@ func (s *scenario) settleTask() error {
 	if rule.generates {
 		s.notes.assume("no cache of keys and values while answers are generated", "their number and length are not known", true)
 	}
+	if generatesWithoutPadding(s) {
+		s.notes.assume("every answer is as long as is allowed", "how long they get is not known before the run, and their padding is taken out", true)
+	}
 	return nil
 }
 

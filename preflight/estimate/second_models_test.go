@@ -119,3 +119,23 @@ func TestPagedStatesWidenTheInterval(t *testing.T) {
 		t.Errorf("host memory %d paged, %d not", paged.Host.PerRankBytes, fused.Host.PerRankBytes)
 	}
 }
+
+// verl takes padding out of its rows: the lower end has answers of a quarter of the length, and the loss keeps no fp32 copy of the logits.
+func TestAnswersOfUnknownLength(t *testing.T) {
+	at := func(framework string) *Estimate {
+		return run(t, small(t, func(j *job.Job) {
+			pureBF16(j)
+			j.Task, j.RefModel, j.InferenceShare, j.MicroBatch, j.Framework = known("grpo"), known(false), known(0.0), known(8), known(framework)
+		}))
+	}
+	verl, trl := at("verl"), at("trl")
+	if !assumes(verl, "every answer is as long as is allowed") || assumes(trl, "every answer is as long as is allowed") {
+		t.Errorf("assumptions %v", verl.Assumptions)
+	}
+	if below := verl.PerGPU.DeviceBytes - verl.PerGPU.LowBytes; below < (verl.PerGPU.Components[Activations]+verl.PerGPU.Components[Logits])/2 {
+		t.Errorf("the interval reaches %d bytes down", below)
+	}
+	if got, want := stageOf(t, verl, Backward).Components[Logits], stageOf(t, trl, Backward).Components[Logits]; got*3 > want+want/10 {
+		t.Errorf("logits of %d bytes, want a third of %d", got, want)
+	}
+}
