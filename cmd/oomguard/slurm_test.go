@@ -58,11 +58,11 @@ os.write(1, b"end of rank %d\n" % rank)
 // step is a running srun of two nodes, with one rank each.
 type step struct {
 	*bench
-	cmd             *exec.Cmd
-	rank            [2]int // by node
-	pid, torchrun   [2]int
-	oomguard        [2]int
-	job             string
+	cmd           *exec.Cmd
+	rank          [2]int // by node
+	pid, torchrun [2]int
+	oomguard      [2]int
+	job           string
 }
 
 // srun starts a real torchrun over two nodes and waits until both ranks train together.
