@@ -87,7 +87,7 @@ func TestAgentKilled(t *testing.T) {
 			s.must(unix.Kill(s.command, unix.SIGKILL))
 			s.hear(fmt.Sprint("left behind ", len(pids)+1)) // the ranks and the child
 			if test.signal {
-				s.eventually("the first rank is gone", func() bool { return unix.Kill(pids[0], 0) != nil })
+				s.eventually("the first rank and its child are gone", func() bool { return unix.Kill(pids[0], 0) != nil && unix.Kill(child, 0) != nil })
 				s.signal(unix.SIGTERM)
 			}
 			status, exit := s.wait()
