@@ -168,6 +168,17 @@ func (l *loader) pop() (Value, error) {
 	return v, nil
 }
 
+// popSeveral takes the top n values, the topmost last. The result lives until the next push.
+func (l *loader) popSeveral(n int) ([]Value, error) {
+	below := len(l.stack) - n
+	if below < 0 || slices.ContainsFunc(l.stack[below:], func(v Value) bool { return v.kind() == mark }) {
+		return nil, errStack
+	}
+	items := l.stack[below:]
+	l.stack = l.stack[:below]
+	return items, nil
+}
+
 // popMark takes what lies above the last mark, and the mark. The result lives until the next push.
 func (l *loader) popMark() ([]Value, error) {
 	for i, v := range slices.Backward(l.stack) {

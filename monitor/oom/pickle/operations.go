@@ -284,27 +284,21 @@ func (l *loader) collect(kind Kind) error {
 }
 
 func (l *loader) tuple(n int) error {
-	items := make([]Value, n)
-	for i := n - 1; i >= 0; i-- {
-		var err error
-		if items[i], err = l.pop(); err != nil {
-			return err
-		}
+	items, err := l.popSeveral(n)
+	if err != nil {
+		return err
 	}
-	l.pushItems(Tuple, items)
+	l.pushItems(Tuple, append([]Value(nil), items...))
 	return nil
 }
 
 // add appends the top n values to the container below them.
 func (l *loader) add(n int, kind Kind) error {
-	var items [2]Value
-	for i := n - 1; i >= 0; i-- {
-		var err error
-		if items[i], err = l.pop(); err != nil {
-			return err
-		}
+	items, err := l.popSeveral(n)
+	if err != nil {
+		return err
 	}
-	return l.extend(items[:n], kind)
+	return l.extend(items, kind)
 }
 
 func (l *loader) addAll(kind Kind) error {
@@ -368,15 +362,11 @@ func (l *loader) global() error {
 }
 
 func (l *loader) stackGlobal() error {
-	name, err := l.pop()
+	names, err := l.popSeveral(2)
 	if err != nil {
 		return err
 	}
-	module, err := l.pop()
-	if err != nil {
-		return err
-	}
-	l.pushText(Object, []byte(l.doc.Text(module)+"."+l.doc.Text(name)))
+	l.pushText(Object, []byte(l.doc.Text(names[0])+"."+l.doc.Text(names[1])))
 	return nil
 }
 
@@ -411,15 +401,10 @@ func (l *loader) object() error {
 
 // construct drops n arguments and calls the class below them.
 func (l *loader) construct(n int) error {
-	for range n {
-		if _, err := l.pop(); err != nil {
-			return err
-		}
-	}
-	class, err := l.pop()
+	items, err := l.popSeveral(n + 1)
 	if err != nil {
 		return err
 	}
-	l.call(class)
+	l.call(items[0])
 	return nil
 }
