@@ -61,7 +61,10 @@ func demoAction(ctx context.Context, env environment, c *cli.Context) error {
 		"--per_device_train_batch_size", "2", "--max_seq_length", "128", "--gradient_accumulation_steps", "1",
 		"--gradient_checkpointing", "false", "--optim", "adamw_torch", "--max_steps", strconv.Itoa(demoSteps),
 	}
-	o := runOptions{argv: argv, environ: promptFrees()}
+	o := runOptions{argv: argv}
+	if gpus == 0 {
+		o.environ = promptFrees()
+	}
 	if c.Bool("oom") {
 		o.argv = append(o.argv, "--oom_at_step", strconv.Itoa(demoOOMStep))
 		o.simulated = gpus == 0
@@ -70,7 +73,7 @@ func demoAction(ctx context.Context, env environment, c *cli.Context) error {
 }
 
 // promptFrees makes glibc's malloc give freed memory back to the system at once (fixed thresholds of 128 KiB, mallopt(3)), so that
-// without a GPU the resident memory follows the tensors. On a GPU it makes no difference to what is measured.
+// without a GPU the resident memory follows the tensors.
 func promptFrees() []string {
 	return []string{"MALLOC_MMAP_THRESHOLD_=131072", "MALLOC_TRIM_THRESHOLD_=131072"}
 }

@@ -80,9 +80,9 @@ func (r *reader) deriveSharding() {
 	case !hf && j.Sharding.Origin != "": // the framework's reader says why it is not known
 	case !j.WorldSize.Known:
 		j.Sharding.Unknown("the number of processes is not known; give --sharding")
-	case hf && (j.Launcher.Value == "python" || r.oneProcess) && one && r.visibleGPUs() > 1:
+	case hf && (j.Launcher.Value == "python" || j.OneProcess) && one && r.visibleGPUs() > 1:
 		j.Sharding.Offer("dp", fmt.Sprintf("Trainer in one process uses DataParallel over all %d visible GPUs", r.visibleGPUs()))
-	case hf && (j.Launcher.Value == "python" || r.oneProcess) && one && r.visibleGPUs() < 0:
+	case hf && (j.Launcher.Value == "python" || j.OneProcess) && one && r.visibleGPUs() < 0:
 		j.Sharding.Unknown("Trainer in one process uses DataParallel when several GPUs are visible, and their number is not known; give --sharding")
 	case one:
 		j.Sharding.Offer("none", "one process")

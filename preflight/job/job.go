@@ -82,6 +82,8 @@ type Job struct {
 	Rendezvous Rendezvous `json:"-"`
 	// ScriptArgs are the arguments that belong to the training script.
 	ScriptArgs []string `json:"-"`
+	// OneProcess: a launcher starts one process without a rendezvous, which has neither RANK nor LOCAL_RANK.
+	OneProcess bool `json:"-"`
 	// Interpreter is the Python that will run, as far as it is known ("" otherwise).
 	Interpreter string `json:"-"`
 }

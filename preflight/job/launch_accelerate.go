@@ -222,7 +222,7 @@ func (a *acceleration) processes(kind, origin string) string {
 				origin = total.origin
 			}
 		}
-		r.oneProcess = true // without a rendezvous: Trainer takes all GPUs that it sees
+		j.OneProcess = a.value("mpirun_hostfile").text == "" // Trainer takes all GPUs that it sees
 		j.NNodes.Offer(1, origin)
 		j.NProc.Offer(1, origin+": one process")
 	case n > 0 && p > 0:

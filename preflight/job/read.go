@@ -94,8 +94,6 @@ type reader struct {
 	scripts int
 	// program is the word that starts the launcher or Python; hidden says what keeps its packages out of sight.
 	program, hidden string
-	// oneProcess: a launcher starts one process without a rendezvous, as plain Python does.
-	oneProcess bool
 	// sealed: the command does not inherit the environment.
 	sealed bool
 	// notes are remarks for the origin of the script.

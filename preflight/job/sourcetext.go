@@ -20,6 +20,8 @@ type sourceText struct {
 type sourceReading struct {
 	source     *sourceText // nil: not read yet, or there is none
 	sourceRead bool
+	// autocastOff: every autocast of the script is switched off.
+	autocastOff bool
 }
 
 // A sourceFile is one of its files.

@@ -175,7 +175,7 @@ func (r *reader) batchInSource() {
 	}
 	r.namedInSource(&j.SeqLen, "block_size", "seq_len", "seq_length", "sequence_length", "max_seq_len", "max_seq_length", "max_length", "context_length")
 	r.namedInSource(&j.GradAccum, "gradient_accumulation_steps", "grad_accum_steps", "accumulation_steps", "grad_accumulation_steps", "accum_steps", "grad_accum")
-	r.namedInSource(&j.MicroBatch, "micro_batch_size", "batch_size_per_gpu", "per_device_batch_size", "device_batch_size")
+	r.namedInSource(&j.MicroBatch, "micro_batch_size", "batch_size_per_gpu", "per_device_batch_size", "device_batch_size", "per_device_train_batch_size")
 	if len(loaders) == 0 {
 		r.namedInSource(&j.MicroBatch, "batch_size")
 	}
@@ -223,10 +223,14 @@ func (f *sourceFile) named(name string) (value *python.Expr, line int) {
 // autocastInSource reads torch.autocast(dtype=...) and torch.cuda.amp.autocast(), whose default is fp16.
 func (r *reader) autocastInSource() {
 	dtypes := map[string]string{}
-	for _, c := range r.source.calls("autocast") {
-		if on, known := isFlag(c.keyword("enabled")); c.keyword("enabled") != nil && (!on || !known) {
+	calls := r.source.calls("autocast")
+	r.autocastOff = len(calls) > 0
+	for _, c := range calls {
+		if on, known := isFlag(c.keyword("enabled")); c.keyword("enabled") != nil && !on {
+			r.autocastOff = r.autocastOff && known
 			continue
 		}
+		r.autocastOff = false
 		e := c.keyword("dtype")
 		text, _ := textOf(e)
 		switch dtype := dtypeName(text); {
@@ -318,7 +322,7 @@ func (r *reader) loopDefaults() {
 	}
 	if r.family.framework == "custom" && r.shardingLost == "" {
 		j.MasterFP32.Offer(false, script+" keeps no second copy of the weights")
-		if !r.source.mentions("autocast", "accelerator") && r.load.Known {
+		if r.load.Known && (r.autocastOff || !r.source.mentions("autocast", "accelerator")) {
 			j.Precision.Offer(r.load.Value, "no autocast in "+script+": computes in the dtype of the weights, "+r.load.Origin)
 		}
 	}

@@ -262,3 +262,43 @@ for row in loader:
 	j = scriptJob(t, map[string]string{"train.py": native}, 2, versions2025, "torchrun --nproc-per-node 2 train.py")
 	checkSettings(t, j, map[string]string{"framework": "deepspeed", "sharding": "zero2 @ train.py:2", "micro_batch": "2", "grad_accum": "4", "precision": "bf16"})
 }
+
+// TestOwnClassesOfKnownNames: a class of the script that is called like one of a library has nothing to do with it, and the script's own
+// options count.
+func TestOwnClassesOfKnownNames(t *testing.T) {
+	const loop = `import argparse, torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+%s
+
+class Trainer:
+    def __init__(self, args):
+        self.model = DDP(Net().to(getattr(torch, args.torch_dtype)))
+        self.optimizer = torch.optim.AdamW(self.model.parameters())
+    def step(self):
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=self.args.bf16):
+            loss = self.model(self.batch())
+        loss.backward()
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--per_device_train_batch_size", type=int, default=2)
+parser.add_argument("--max_seq_length", type=int, default=128)
+parser.add_argument("--torch_dtype", default="float32")
+parser.add_argument("--bf16", type=flag, nargs="?", const=True, default=False)
+Trainer(parser.parse_args()).run()
+`
+	tests := map[string]struct {
+		other, flags string
+		want         map[string]string
+	}{
+		"its own options":   {"", "--per_device_train_batch_size 4 --torch_dtype float32", map[string]string{"framework": "custom", "micro_batch": "4", "seq_len": "128", "precision": "fp32 @ no autocast"}},
+		"autocast is on":    {"", "--bf16 True", map[string]string{"framework": "custom", "micro_batch": "2", "precision": "bf16"}},
+		"another's as well": {"from mylib import SFTTrainer\n\nclass DPOTrainer(SFTTrainer):\n    pass\n\nDPOTrainer()", "", map[string]string{"framework": "custom", "seq_len": "128"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			j := scriptJob(t, map[string]string{"train.py": strings.Replace(loop, "%s", tt.other, 1)}, 1, versions2025, "torchrun train.py "+tt.flags)
+			checkSettings(t, j, tt.want)
+		})
+	}
+}

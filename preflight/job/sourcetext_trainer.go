@@ -31,7 +31,10 @@ func (t *sourceText) trainerCalls(suffixes ...string) []foundCall {
 	for _, f := range t.files {
 		for _, c := range f.Calls {
 			name := f.Qualified(c.Callee)
-			if own := f.Class(c.Callee); own != nil && len(own.Bases) > 0 {
+			if own := f.Class(c.Callee); own != nil {
+				if len(own.Bases) == 0 {
+					continue // a class of the script that happens to have such a name
+				}
 				name = f.Qualified(own.Bases[0])
 			}
 			_, class, _ := cutLast(name)

@@ -227,9 +227,9 @@ def parse_arguments():
     parser.add_argument("--attn_implementation", choices=["sdpa"], default="sdpa")
     parser.add_argument("--optim", choices=sorted(OPTIMIZERS), default="adamw_torch")
     parser.add_argument("--seed", type=int, default=42)
-    for name, help_text in (("--bf16", "autocast to bfloat16"), ("--gradient_checkpointing", "recompute activations in backward"),
-                            ("--save", "write the model to --output_dir at the end")):
-        parser.add_argument(name, type=flag, nargs="?", const=True, default=False, help=help_text)
+    parser.add_argument("--bf16", type=flag, nargs="?", const=True, default=False, help="autocast to bfloat16")
+    parser.add_argument("--gradient_checkpointing", type=flag, nargs="?", const=True, default=False, help="recompute activations in backward")
+    parser.add_argument("--save", type=flag, nargs="?", const=True, default=False, help="write the model to --output_dir at the end")
     parser.add_argument("--oom_at_step", type=int, default=0, help="run out of GPU memory in the forward pass of this step (1 is the first)")
     return parser.parse_args()
 
