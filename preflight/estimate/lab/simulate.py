@@ -83,8 +83,8 @@ def read_no_values():
     transformers.masking_utils.find_packed_sequence_indices = lambda position_ids: None
 
 
-def build(case):
-    """The model with the case's method on it, on the meta device and in training mode."""
+def create(case, device):
+    """The model as its class makes it, with random weights."""
     config = dict(case.config)
     kind = getattr(transformers, config["architectures"][0])
     config = transformers.AutoConfig.for_model(**{k: v for k, v in config.items() if k not in ("dtype", "torch_dtype")})
@@ -94,10 +94,15 @@ def build(case):
     previous = torch.get_default_dtype()
     torch.set_default_dtype(DTYPES[case.param_dtype])
     try:
-        with torch.device("meta"):
-            model = kind(config)
+        with torch.device(device):
+            return kind(config)
     finally:
         torch.set_default_dtype(previous)
+
+
+def build(case, device="meta"):
+    """The model with the case's method on it, in training mode; on the meta device it has no storage yet."""
+    model = create(case, device)
     if case.method == "lora":
         import peft
 
@@ -127,20 +132,20 @@ def decoder_layers(model):
     return [m for m in model.modules() if isinstance(m, transformers.modeling_layers.GradientCheckpointingLayer)]
 
 
-def materialise(model):
-    """Gives every weight and buffer of a meta model a storage, tied ones the same."""
+def materialise(model, device="cpu"):
+    """Gives every weight and buffer of a meta model a storage of zeros, tied ones the same."""
     made = {}
 
     def fresh(tensor):
         if id(tensor) not in made:
-            empty = torch.zeros(tensor.shape, dtype=tensor.dtype, device="cpu")
+            empty = torch.zeros(tensor.shape, dtype=tensor.dtype, device=device)
             made[id(tensor)] = torch.nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else empty
         return made[id(tensor)]
 
     for module in model.modules():
         for tensors in (module._parameters, module._buffers):
             for name, tensor in tensors.items():
-                if tensor is not None:
+                if tensor is not None and tensor.is_meta:
                     tensors[name] = fresh(tensor)
     for module in model.modules():  # rotary embeddings keep a second name for a buffer
         for name, value in list(vars(module).items()):
@@ -208,7 +213,7 @@ def chunked_loss(model, batch):
 
 def forward(case, model, batch):
     """The loss, and the model's output where the loop keeps it."""
-    context = torch.autocast("cpu", dtype=torch.bfloat16) if case.autocast else contextlib.nullcontext()
+    context = torch.autocast(next(iter(batch.values())).device.type, dtype=torch.bfloat16) if case.autocast else contextlib.nullcontext()
     if case.loss == "chunked":
         with context:
             return chunked_loss(model, batch), None
@@ -322,8 +327,8 @@ def main():
     return failed > 0
 
 
-def write(path, cases):
-    """One case a line; configs once, under the numbers that cases use."""
+def write(path, cases, made_with=None):
+    """One case a line; configs once, under the numbers that cases use. made_with are the versions, if there is more to say than versions()."""
     configs, rows = [], []
     for case in cases:
         if case["config"] not in configs:
@@ -331,7 +336,7 @@ def write(path, cases):
         rows.append(case | {"config": configs.index(case["config"])})
     lines = lambda items: ",\n".join(json.dumps(i, separators=(",", ":")) for i in items)
     with open(path, "w", encoding="utf-8") as f:
-        f.write(f'{{"versions":{json.dumps(versions())},\n"configs":[\n{lines(configs)}],\n"cases":[\n{lines(rows)}]}}\n')
+        f.write(f'{{"versions":{json.dumps(made_with or versions())},\n"configs":[\n{lines(configs)}],\n"cases":[\n{lines(rows)}]}}\n')
 
 
 if __name__ == "__main__":

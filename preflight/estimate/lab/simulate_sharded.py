@@ -107,7 +107,7 @@ def wrap_fsdp1(case, model, mesh):
         sharding_strategy=fsdp.ShardingStrategy.SHARD_GRAD_OP if case.reshard is False else fsdp.ShardingStrategy.FULL_SHARD,
         backward_prefetch={"pre": fsdp.BackwardPrefetch.BACKWARD_PRE, "post": fsdp.BackwardPrefetch.BACKWARD_POST, "none": None}[case.prefetch],
         cpu_offload=fsdp.CPUOffload(case.offload),
-        device_id=torch.device("cpu"),
+        device_id=torch.device(mesh.device_type),
         use_orig_params=case.reshard is not False,  # with SHARD_GRAD_OP, it looks at storages that fake tensors do not have
     )
 
@@ -159,6 +159,11 @@ def accumulating(case, model, last):
     return model.no_sync()
 
 
+def backward(model, loss):
+    """DeepSpeed's engine has its own way."""
+    model.backward(loss) if hasattr(model, "backward") else loss.backward()
+
+
 def run_step(case, model, optimizer, batch, tracker):
     forward_peak = backward_peak = saved = 0
     for i in range(case.grad_accum):
@@ -167,7 +172,7 @@ def run_step(case, model, optimizer, batch, tracker):
             loss, kept = simulate.forward(case, model, batch)
             forward_peak, saved = max(forward_peak, tracker.peak), tracker.live
             tracker.reset()
-            loss.backward()
+            backward(model, loss)
             backward_peak = max(backward_peak, tracker.peak)
             del loss, kept
     tracker.reset()
