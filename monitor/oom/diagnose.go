@@ -36,6 +36,9 @@ func (q *inquest) rank() int {
 		// on one node the local rank is the rank, and a log of one node names no other
 		return max(d.Rank, d.LocalRank)
 	}
+	if e := q.log.firstException; q.msg == nil && e.Line > 0 && e.Rank >= 0 {
+		return e.Rank
+	}
 	for _, s := range q.log.Signs {
 		if s.Rank >= 0 && q.msg == nil { // beside a message of an unknown rank signs are mostly echoes of others
 			return s.Rank
@@ -87,6 +90,14 @@ func (q *inquest) summary(d Diagnosis) string {
 	if d.Simulated {
 		b.WriteString("simulated: ")
 	}
+	if d.Cause == LeakGrowth && q.msg == nil {
+		b.WriteString("memory in use grew through the whole log, so something is kept from step to step; how the run ended is not in it")
+		return b.String()
+	}
+	if d.Cause == CublasAllocFailed && q.log.sign(SignLibrary) == nil {
+		b.WriteString("a GPU library could not be started, as happens on a full GPU; a bad index before it and libraries that do not fit the driver give the same words")
+		return b.String()
+	}
 	b.WriteString(sentences[d.Cause])
 	if d.Cause == NotOOM {
 		b.WriteString(q.instead())
@@ -126,6 +137,9 @@ func (q *inquest) instead() string {
 	}
 	if d := q.rootDeath(); d != nil {
 		return fmt.Sprintf("; a process ended with code %d", d.ExitCode)
+	}
+	if q.log.Bytes == 0 && len(q.log.parts) > 0 {
+		return "; the log is empty"
 	}
 	return ""
 }

@@ -161,3 +161,23 @@ func TestRulesEnd(t *testing.T) {
 		t.Error("sizes are not printed as PyTorch prints them")
 	}
 }
+
+// TestSummaries: what is not known is not claimed.
+func TestSummaries(t *testing.T) {
+	for _, c := range []struct{ text, has, hasNot string }{
+		{"", "the log is empty", ""},
+		{"RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED\n", "could not be started", "found no room"},
+		{"RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED\n", "found no room", ""},
+		{"max mem: 9210\nmax mem: 12731\nmax mem: 16299\nmax mem: 19822\nmax mem: 23310\n", "how the run ended is not in it", "until the GPU was full"},
+	} {
+		if d := Diagnose(scanText(t, c.text), NoFacts()); !strings.Contains(d.Summary, c.has) || c.hasNot != "" && strings.Contains(d.Summary, c.hasNot) {
+			t.Errorf("%q: %s", c.text, d.Summary)
+		}
+	}
+	d := Diagnose(scanText(t, "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.\nsrun: error: node3: task 1: Out Of Memory\n"), NoFacts())
+	for _, line := range d.Evidence {
+		if strings.Contains(line, "whether the kernel did it") {
+			t.Errorf("the log says who did it: %v", d.Evidence)
+		}
+	}
+}

@@ -152,6 +152,7 @@ func (q *inquest) deathEvidence(add func(string, ...any)) {
 		add("the cgroup's oom_kill counter rose by %d during the run", q.facts.CgroupOOMKills)
 	case q.facts.CgroupOOMKills == 0:
 		add("the cgroup's oom_kill counter did not rise: look for another sender (scheduler, preemption, a person, the kernel's global OOM killer in dmesg)")
+	case q.log.sign(SignOOMKiller) != nil: // the log itself says who did it
 	default:
 		add("whether the kernel did it is not in the log: look at dmesg (oom-kill), memory.events of the cgroup (oom_kill), sacct or kubectl describe")
 	}

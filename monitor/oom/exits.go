@@ -25,15 +25,16 @@ func exitRules() []exitRule {
 		{"torchrun", " received by PID ", re(`(?i)signal (?P<code>\d+) \(SIG\w+\) received by PID (?P<pid>\d+)`), negativeCode},
 		{"deepspeed", "exits with return code", re(`exits with return code = (?P<code>-?\d+)`), plainCode},
 		{"accelerate", "died with <Signals.", re(`died with <Signals\.(?P<code>\w+): \d+`), signalCode},
-		{"accelerate", "returned non-zero exit status", re(`exit status (?P<code>\d+)`), shellCode},
+		{"accelerate", "returned non-zero exit status", re(`exit status (?P<code>-?\d+)`), shellCode},
 		{"mp.spawn", "terminated with signal SIG", re(`process (?P<rank>\d+) terminated with signal (?P<code>\w+)`), signalCode},
 		{"mpirun", "EXIT CODE: ", re(`EXIT CODE: (?P<code>\d+)`), mpichCode},
 		{"mpirun", "exited on signal ", re(`process rank (?P<rank>\d+) with PID (?P<pid>\d+) .*exited on signal (?P<code>\d+)`), negativeCode},
-		{"srun", "srun: error: ", re(`: tasks? (?P<rank>\d+)[^:]*: (?P<code>Killed|Bus error|Segmentation fault|Aborted|Terminated)`), wordCode},
+		{"srun", "srun: error: ", re(`: tasks? (?P<rank>\d+)[^:]*: (?P<code>Killed|Out Of Memory|Bus error|Segmentation fault|Aborted|Terminated)`), wordCode},
 		{"kubernetes", "Exit Code:", re(`Exit Code:\s+(?P<code>\d+)`), shellCode},
 		{inProse, `xitCode":`, re(`xitCode": ?(?P<code>\d+)`), shellCode},
 		{inProse, "exit code ", re(`(?:with|with an?) exit code (?P<code>-?\d+)`), shellCode},
 		{inProse, "exited with code ", re(`exited with code (?P<code>-?\d+)`), shellCode},
+		{"horovod", " exit with status code ", re(`Process (?P<rank>\d+) exit with status code (?P<code>\d+)`), shellCode},
 		{"lightning", "terminated with code ", re(`Child process (?P<pid>\d+) terminated with code (?P<code>-?\d+)`), plainCode},
 	}
 }
@@ -69,10 +70,10 @@ func negativeCode(s string) (int, bool) {
 	return -n, ok
 }
 
-// wordCode: srun names a signal as strsignal does.
+// wordCode: srun names a signal as strsignal does, and a kill for memory by its reason.
 func wordCode(name string) (int, bool) {
 	n, ok := map[string]syscall.Signal{
-		"Killed": syscall.SIGKILL, "Bus error": syscall.SIGBUS, "Terminated": syscall.SIGTERM, "Segmentation fault": syscall.SIGSEGV, "Aborted": syscall.SIGABRT,
+		"Killed": syscall.SIGKILL, "Out Of Memory": syscall.SIGKILL, "Bus error": syscall.SIGBUS, "Terminated": syscall.SIGTERM, "Segmentation fault": syscall.SIGSEGV, "Aborted": syscall.SIGABRT,
 	}[name]
 	return -int(n), ok
 }

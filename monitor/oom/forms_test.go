@@ -14,12 +14,15 @@ import (
 type form struct {
 	name   string // file and description
 	causes []Cause
-	want   map[string]string // stage, rank, gpu, line of the first message, tried: as far as the form gives them
+	want   map[string]string // stage, rank, gpu, and the first message's numbers as printed, without the space: as far as the form gives them
 	text   string
 }
 
 // formTitle is the line between forms: -- cause[/cause...] key=value... | description --
 var formTitle = regexp.MustCompile(`^-- (\S+)((?: \w+=\S+)*) \| (.+) --$`)
+
+// closeSlashes keeps together the causes that have a slash in their name.
+var closeSlashes = strings.NewReplacer(string(HIPROCm), "hip:rocm", string(MPSXPU), "mps:xpu", string(JAXTF), "jax:tf")
 
 // fullCard is what {full} stands for in testdata/forms.
 const fullCard = "CUDA out of memory. Tried to allocate 132.00 MiB. GPU 1 has a total capacity of 79.10 GiB of which 98.00 MiB is free. " +
@@ -49,11 +52,8 @@ func readForms(t testing.TB) []form {
 				continue
 			}
 			f := form{name: filepath.Base(file) + ": " + m[3], want: map[string]string{}}
-			for c := range strings.SplitSeq(m[1], "/") {
-				f.causes = append(f.causes, Cause(c))
-			}
-			if m[1] == string(HIPROCm) || m[1] == string(MPSXPU) || m[1] == string(JAXTF) {
-				f.causes = []Cause{Cause(m[1])}
+			for c := range strings.SplitSeq(closeSlashes.Replace(m[1]), "/") {
+				f.causes = append(f.causes, Cause(strings.ReplaceAll(c, ":", "/")))
 			}
 			for pair := range strings.FieldsSeq(m[2]) {
 				key, value, _ := strings.Cut(pair, "=")
@@ -74,10 +74,31 @@ func TestForms(t *testing.T) {
 			t.Errorf("%s: %s, want %v; %s", f.name, d.Cause, f.causes, d.Summary)
 		}
 		got := map[string]string{"rank": strconv.Itoa(d.Rank), "gpu": strconv.Itoa(d.GPU), "stage": d.Stage}
-		for key, want := range f.want {
-			if got[key] != want {
-				t.Errorf("%s: %s %s, want %s", f.name, key, got[key], want)
+		checkNumbers(t, f, log)
+		for key, value := range got {
+			if want, ok := f.want[key]; ok && value != want {
+				t.Errorf("%s: %s %s, want %s", f.name, key, value, want)
 			}
+		}
+	}
+}
+
+// checkNumbers compares what a form says of its first message, such as tried=2.00GiB.
+func checkNumbers(t *testing.T, f form, log *Log) {
+	t.Helper()
+	numbers := map[string]func(Message) int64{
+		"tried": func(m Message) int64 { return m.TriedBytes }, "total": func(m Message) int64 { return m.TotalBytes },
+		"free": func(m Message) int64 { return m.FreeBytes }, "alloc": func(m Message) int64 { return m.AllocatedBytes },
+	}
+	for key, number := range numbers {
+		printed, ok := f.want[key]
+		if !ok {
+			continue
+		}
+		digits := strings.TrimRight(printed, "bytesKMGTiB")
+		want := parseSize(digits, printed[len(digits):])
+		if len(log.Messages) == 0 || number(log.Messages[0]) != want {
+			t.Errorf("%s: %s is not %s (%d): %+v", f.name, key, printed, want, log.Messages)
 		}
 	}
 }

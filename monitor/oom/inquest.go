@@ -206,6 +206,18 @@ func (q *inquest) growth() (word string, first, last float64, ok bool) {
 	return "", 0, 0, false
 }
 
+// grewShare is the least rise over a log without any end that is worth calling a leak: the warm-up of a run is smaller.
+const grewShare = 0.25
+
+// grewOnly: the log shows nothing but memory in use that rises from its first to its last quarter.
+func (q *inquest) grewOnly() bool {
+	if q.msg != nil || q.caught > 0 || len(q.log.Signs) > 0 || len(q.deaths) > 0 || q.log.Exception.Line > 0 || q.facts.Run != nil {
+		return false
+	}
+	_, first, last, ok := q.growth()
+	return ok && last >= (1+grewShare)*first
+}
+
 // rootDeath is the end that caused the others: the one torchrun names, else the first that is not an echo.
 func (q *inquest) rootDeath() *Exit {
 	var first *Exit

@@ -2,6 +2,7 @@ package oom
 
 import (
 	"regexp"
+	"regexp/syntax"
 	"strconv"
 	"strings"
 	"sync"
@@ -40,7 +41,8 @@ type proof int
 const (
 	asException proof = iota // sizes behind it, or an exception's name before it and nothing but punctuation behind it
 	withSize                 // sizes behind it
-	withCard                 // the request and the size of the card behind it
+	withCard                 // the request and the size of the card behind it, or torch's name of the exception before it
+	withShares               // what is allocated and what is reserved behind it
 	byItself                 // nobody writes this but the program
 )
 
@@ -55,6 +57,37 @@ type head struct {
 	form    Form
 	pattern *regexp.Regexp
 	needs   proof
+	text    string // stands in every match: most places that are looked at hold the text of no head or of one
+}
+
+// isIn tells whether a head stands in text, and where first.
+func (h head) isIn(text string) (at int, ok bool) {
+	if !strings.Contains(text, h.text) {
+		return 0, false
+	}
+	span := h.pattern.FindStringIndex(text)
+	if span == nil {
+		return 0, false
+	}
+	return span[0], true
+}
+
+// textOf returns the longest literal that every match of a pattern holds, "" if there is none.
+func textOf(pattern string) string {
+	tree, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return ""
+	}
+	longest, parts := "", []*syntax.Regexp{tree}
+	if tree.Op == syntax.OpConcat {
+		parts = tree.Sub
+	}
+	for _, p := range parts {
+		if s := string(p.Rune); p.Op == syntax.OpLiteral && p.Flags&syntax.FoldCase == 0 && len(s) > len(longest) {
+			longest = s
+		}
+	}
+	return longest
 }
 
 // phrase is one part of a message: sizes are its captures, in pairs of value and unit.
@@ -73,7 +106,9 @@ var grammar = sync.OnceValue(func() messageGrammar {
 })
 
 func messageHeads() []head {
-	h := func(f Form, needs proof, pattern string) head { return head{f, regexp.MustCompile(pattern), needs} }
+	h := func(f Form, needs proof, pattern string) head {
+		return head{f, regexp.MustCompile(pattern), needs, textOf(pattern)}
+	}
 	return []head{
 		h(FormHIP, asException, `HIPoutofmemory`),
 		h(FormXPU, asException, `XPUoutofmemory`),
@@ -84,12 +119,21 @@ func messageHeads() []head {
 		h(FormMPS, byItself, `Invalidbuffersize:[\d.]+[KMGT]iB`),
 		h(FormMPS, asException, `MPSbackendoutofmemory`),
 		h(FormCUDA, asException, `(?:CUDA|NPU|MUSA|MLU|HPU)outofmemory`),
+		h(FormCUDA, byItself, `MODULE:PT_DEVMEMAllocationfailed`),       // Habana
+		h(FormCUDA, byItself, `Noexecutablebatchsizefound,reachedzero`), // accelerate: batches were halved at each shortage until none was left
 		h(FormTHC, byItself, `cudaruntimeerror\(2\):outofmemory`),
+		h(FormTHC, byItself, `THCudaCheckFAILfile=[^ ]{1,200}?error=2:outofmemory`),
 		h(FormHIP, asException, `HIPerror:(?:outofmemory|hipErrorOutOfMemory)`),
 		h(FormAPI, asException, `CUDAerror:outofmemory`),
-		h(FormAPI, byItself, `Erroroutofmemoryatline\d+infile`), // bitsandbytes
-		h(FormAPI, byItself, `CUDAError:outofmemory/`),          // bitsandbytes, with the file behind it
+		h(FormAPI, byItself, `Error:?outofmemoryatline\d+infile`), // bitsandbytes
+		h(FormAPI, byItself, `CUDAError:outofmemory/`),            // bitsandbytes, with the file behind it
 		h(FormAPI, byItself, `TritonError\[CUDA\]:outofmemory`),
+		h(FormAPI, byItself, `error==cudaSuccess\.2vs0\..{1,160}?:outofmemory`),   // Caffe2
+		h(FormAPI, byItself, `cudaErrorMemoryAllocation:?outofmemory`),            // RAPIDS, thrust
+		h(FormAPI, byItself, `CudaRuntime\(outofmemory\)`),                        // TensorRT
+		h(FormAPI, byItself, `CUDAfailure2:outofmemory`),                          // ONNX Runtime's calls
+		h(FormAPI, byItself, `cudaErrorCudartUnloading:CUDA:outofmemory`),         // DGL
+		h(FormAPI, byItself, `CUDAerror2at[^:]{1,100}:\d+:outofmemory`),           // older llama.cpp
 		h(FormAPI, byItself, `cudaMallocfailed:outofmemory`),                      // llama.cpp
 		h(FormAPI, byItself, `OutOfMemoryError:Outofmemoryallocating[\d,]+bytes`), // CuPy
 		h(FormAPI, byItself, `Failedtoallocatememoryforrequestedbufferofsize\d+`), // ONNX Runtime
@@ -103,6 +147,8 @@ func messageHeads() []head {
 		h(FormXLA, withSize, `Allocator(?:\(\w{1,40}\))?ranoutofmemory`),
 		h(FormXLA, withSize, `OutofmemoryerroronGPU(\d+)`), // Paddle
 		h(FormXLA, byItself, `OOMwhenallocatingtensor`),
+		h(FormXLA, byItself, `ResourceExhaustedError:(?:\{\{[^}]{1,200}\}\})?(?:[Ff]ailedtoallocate(?:memory)?|Outofmemory)`),
+		h(FormXLA, byItself, `SumTotalofin-usechunks:`), // what TensorFlow's allocator dumps when it found nothing
 		h(FormXLA, withSize, `Errorallocating`),
 		h(FormAssert, byItself, `(?:NVML_SUCCESS==.{1,60}?|==NVML_SUCCESS)INTERNALASSERTFAILEDat.{0,300}?CUDACachingAllocator`),
 		h(FormWarning, withSize, `memoryallocationfailedwithOOMondevice`),
@@ -146,7 +192,7 @@ func messagePhrases() []phrase {
 			pid, _ := strconv.Atoi(words[0])
 			m.OtherProcesses = append(m.OtherProcesses, OtherProcessUse{PID: pid, Bytes: unlessZero(sizes[0])})
 		}),
-		p(`Includingnon-PyTorchmemory,thisprocesshas`+S+`memoryinuse`, func(m *Message, sizes []int64, _ []string) {
+		p(`(?:Includingnon-PyTorchmemory,thisprocess|Process)has`+S+`memoryinuse`, func(m *Message, sizes []int64, _ []string) {
 			m.ProcessBytes, m.ownPartSeen = unlessZero(sizes[0]), true
 		}),
 		p(`Oftheallocatedmemory`+S+`isallocatedbyPyTorch`, set((*Message).allocated)),

@@ -40,6 +40,33 @@ func readMessage(s *scanner, p place) {
 	if !isMessage(h, m, lead.string, p.buf[last:min(len(p.buf), last+behindHead)]) {
 		return
 	}
+	if h.needs == withShares && s.continues(m, headAt) {
+		s.read = last
+		return
+	}
+	s.take(m, p, lead, headAt, last)
+}
+
+// nearBytes is how much text that is no part of a message may stand inside it.
+const nearBytes = 200
+
+// continues hands the shares at the end of a message to the message before them, from which a phrase that is not known had cut them off.
+func (s *scanner) continues(m Message, at int) bool {
+	n := len(s.log.Messages)
+	if n == 0 || s.read == 0 || at-s.read > nearBytes {
+		return false
+	}
+	old := &s.log.Messages[n-1]
+	if old.TriedBytes < 0 || old.AllocatedBytes >= 0 {
+		return false
+	}
+	old.AllocatedBytes, old.ReservedUnallocatedBytes, old.PrivatePoolBytes = m.AllocatedBytes, m.ReservedUnallocatedBytes, m.PrivatePoolBytes
+	old.complete()
+	return true
+}
+
+// take keeps a message whose text is buf[headAt:last], behind lead.
+func (s *scanner) take(m Message, p place, lead text, headAt, last int) {
 	s.read = last
 	m.complete()
 	m.Line, m.lastLine, m.Rank = p.line, p.line, lead.rank
@@ -108,8 +135,12 @@ func (s *scanner) placeBefore(p place) place {
 func findHead(sq squeezed, word int) (head, []int) {
 	var best head
 	var span []int
+	text := sq.text[:min(len(sq.text), leadBytes+600)]
 	for _, h := range grammar().heads {
-		for _, at := range h.pattern.FindAllStringSubmatchIndex(sq.text[:min(len(sq.text), leadBytes+600)], 4) {
+		if !strings.Contains(text, h.text) {
+			continue
+		}
+		for _, at := range h.pattern.FindAllStringSubmatchIndex(text, 4) {
 			if int(sq.at[at[0]]) > word { // begins behind the word: it will be found by its own
 				break
 			}
@@ -119,27 +150,34 @@ func findHead(sq squeezed, word int) (head, []int) {
 		}
 	}
 	if span == nil {
-		return headless(sq.text)
+		return headless(sq, word)
 	}
 	return best, span
 }
 
-// headless finds a message whose first words were cut off: what is left begins with the request.
-func headless(text string) (head, []int) {
-	if i := strings.Index(text, "Triedtoallocate"); i >= 0 {
-		return head{form: FormCUDA, needs: withCard}, []int{i, i}
+// headless finds a message whose first words were cut off or are not known: what is left begins with the request, or with what is allocated.
+func headless(sq squeezed, word int) (head, []int) {
+	for _, start := range []struct {
+		text  string
+		needs proof
+	}{{"Triedtoallocate", withCard}, {"Oftheallocatedmemory", withShares}} {
+		if i := strings.Index(sq.text, start.text); i >= 0 && int(sq.at[i]) <= word {
+			return head{form: FormCUDA, needs: start.needs}, []int{i, i}
+		}
 	}
 	return head{}, nil
 }
 
 // judgement holds the patterns that tell a message from talk about messages.
-type judgement struct{ exception, failed, talk, quote, code *regexp.Regexp }
+type judgement struct{ exception, torch, failed, talk, quote, code *regexp.Regexp }
 
 var judge = sync.OnceValue(func() judgement {
 	return judgement{
 		// nothing but the name of an exception, as Python prints it
 		exception: regexp.MustCompile(`^(?:[\w.]+\.)?(\w*(?:Error|Exception|Failure|error)):?\s*(?:['"(\[]*)$`),
-		failed:    regexp.MustCompile(`(?i)(?:error|exception|failed|failure|crashed|caught|oom)[\w.]*[\])]?\s*[:\-(]*\s*['"]?$`),
+		// torch's own class for a shortage of device memory (torch/cuda/__init__.py), whatever text a wrapper gave it
+		torch:  regexp.MustCompile(`^torch\.(?:cuda\.)?OutOfMemoryError:?\s*$`),
+		failed: regexp.MustCompile(`(?i)(?:error|exception|failed|failure|crashed|caught|oom)[\w.]*[\])]?\s*[:\-(]*\s*['"]?$`),
 		talk: regexp.MustCompile(`(?i)^\s*(?:#|//|--|\*\s)|\b(?:if|avoid|avoids|prevent|prevents|may|might|could|can|when|whenever|unless|fix|to handle|case|possible|` +
 			`help|e\.g\.|such as|like|should|would|until|without|example|errors? like|simulate)\b`),
 		// what stands before a message with numbers that somebody quotes
@@ -169,12 +207,14 @@ func speaks(lead string) bool {
 func isMessage(h head, m Message, lead string, behind []byte) bool {
 	j := judge()
 	switch {
-	case h.form == FormXLA && strings.Contains(string(behind), "this is not a failure"): // TensorFlow tries again with less
+	case h.form == FormXLA && notOfDevice().Match(behind):
 		return false
 	case h.needs == asException && !m.sized() && !raised(lead) && j.talk.MatchString(lead):
 		return false
 	case h.needs == withCard:
-		return m.TriedBytes >= 0 && m.TotalBytes >= 0
+		return m.TriedBytes >= 0 && (m.TotalBytes >= 0 || j.torch.MatchString(lead))
+	case h.needs == withShares:
+		return m.AllocatedBytes >= 0 && m.ReservedUnallocatedBytes >= 0
 	case h.needs == byItself || m.sized():
 		return true
 	case h.needs == withSize:
@@ -189,7 +229,7 @@ func isMessage(h head, m Message, lead string, behind []byte) bool {
 func endsSentence(behind []byte, named bool) bool {
 	line, _, _ := strings.Cut(string(behind), "\n")
 	line = strings.TrimLeft(line, " \t")
-	if line == "" || strings.ContainsRune("\r'\"*`)]\\", rune(line[0])) {
+	if line == "" || strings.ContainsRune("\r'\"*`)]\\!", rune(line[0])) {
 		return true
 	}
 	if strings.HasPrefix(line, "Search for `cuda") || strings.HasPrefix(line, "CUDA kernel errors") { // PyTorch's own next lines, joined
@@ -201,6 +241,11 @@ func endsSentence(behind []byte, named bool) bool {
 	line = strings.Trim(line, ".*'\"`)] \t\r")
 	return named || line == "" || strings.HasPrefix(line, "Tried") || strings.HasPrefix(line, `\n`)
 }
+
+// notOfDevice: TensorFlow tries again with less; the memory of a kernel on the chip was too small.
+var notOfDevice = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`this is not a failure|in memory space [vs]mem while allocating on stack`)
+})
 
 // generation names what the phrases alone could not: class names and forms without phrases.
 func generation(m Message, lead string) string {

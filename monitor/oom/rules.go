@@ -68,6 +68,10 @@ func rules() []rule {
 			return q.msg == nil && fault != nil && fault.Line <= q.log.sign(SignLibrary).Line
 		}), NotOOM, medium},
 		{"cuBLAS or cuDNN could not allocate", sign(SignLibrary), CublasAllocFailed, medium},
+		{"a library that cannot start, and a fault that explains it", all(sign(SignLibraryStart), func(q *inquest) bool {
+			return q.msg == nil && q.log.sign(SignFault) != nil
+		}), NotOOM, medium},
+		{"a library that cannot start", sign(SignLibraryStart), CublasAllocFailed, low},
 
 		// numbers that no change of the job explains
 		{"a size that no computer has", (*inquest).bogus, NotOOM, medium},
@@ -91,8 +95,11 @@ func rules() []rule {
 		}), OtherProcess, medium},
 		{"the card is held outside this process, seen by a probe", (*inquest).otherProcess, OtherProcess, medium},
 		{"twice the request lies in holes", func(q *inquest) bool {
-			return q.holes(plainHolesShare) && q.msg.ReservedUnallocatedBytes >= 2*q.msg.TriedBytes
+			return q.holes(plainHolesShare) && q.msg.ReservedUnallocatedBytes >= 2*q.msg.TriedBytes && !q.logits()
 		}, FragmentationCause, high},
+		{"more lies in holes than in tensors, and the request was cut off", func(q *inquest) bool {
+			return q.cuda() && q.msg.TriedBytes < 0 && q.msg.AllocatedBytes >= 0 && q.msg.ReservedUnallocatedBytes >= max(contextBytes, q.msg.AllocatedBytes)
+		}, FragmentationCause, medium},
 		{"the request would fit into the holes", all((*inquest).plainFrames, func(q *inquest) bool { return q.holes(holesShare) }), FragmentationCause, medium},
 
 		// what the probe saw
@@ -123,6 +130,11 @@ func rules() []rule {
 		{"a message without numbers", func(q *inquest) bool { return q.msg != nil }, Capacity, low},
 
 		// no message: how processes ended
+		{"the driver of shared system memory could not allocate", sign(SignDriver), DriverUnifiedMemory, medium},
+		{"no right to use shared memory", func(q *inquest) bool {
+			s := q.log.sign(SignFault)
+			return s != nil && strings.Contains(s.Text, "shm_open failed")
+		}, NotOOM, medium},
 		{"bus error", func(q *inquest) bool { return q.log.sign(SignShm) != nil || q.bus() }, ShmBusError, medium},
 		{"SIGKILL, and nothing else to blame", all((*inquest).unblamed, func(q *inquest) bool {
 			return q.facts.CgroupOOMKills < 0 && (q.killed() != nil || q.log.sign(SignKilled) != nil)
@@ -130,6 +142,7 @@ func rules() []rule {
 		{"SIGKILL, but the cgroup counted no OOM kill", all((*inquest).unblamed, func(q *inquest) bool {
 			return q.killed() != nil || q.log.sign(SignKilled) != nil
 		}), HostOOMKill, low},
+		{"memory grew through a log that tells of no end", (*inquest).grewOnly, LeakGrowth, low},
 		{"no sign of a shortage", func(*inquest) bool { return true }, NotOOM, medium},
 	}
 }

@@ -37,7 +37,7 @@ func TestGenerations(t *testing.T) {
 	for _, g := range generations {
 		for _, prefix := range []string{"", "[rank3]: ", "[default3]:[rank3]: ", "2024-11-20 14:37:16 [rank3]: ", "  0%|   | 0/9 [00:00<?, ?it/s][rank3]: ", "\x1b[31m", "10%|#\r",
 			"2025-06-07T18:22:41.310482917Z stderr F ", "worker-1: ", "(RayTrainWorker pid=8812, ip=10.0.0.7) ", "Jun 07 18:22:41 node7 train.sh[4182]: ", "trainer-1  | ",
-			"[pod/llama-ft-worker-0/pytorch] [rank3]: ", "[1,3]<stderr>: [rank3]: ", `{"log":"`, "2024-08-21 22:56:04.112 | ERROR    | trainer.common:wrapper:121 - "} {
+			"[pod/llama-ft-worker-0/pytorch] [rank3]: ", "node-07.cluster: ", "10.0.0.7: [rank3]: ", "node7: [default3]:[rank3]: ", "[1,3]<stderr>: [rank3]: ", `{"log":"`, "2024-08-21 22:56:04.112 | ERROR    | trainer.common:wrapper:121 - "} {
 			log := scanText(t, "start\n"+prefix+g.text+"\nend\n")
 			if len(log.Messages) != 1 {
 				t.Errorf("%s behind %q: %d messages", g.generation, prefix, len(log.Messages))

@@ -7,17 +7,19 @@ type SignKind string
 
 // The kinds of signs.
 const (
-	SignAllocatorConfig SignKind = "allocator-config" // PyTorch refused the allocator setting
-	SignNCCL            SignKind = "nccl"             // NCCL or RCCL could not allocate on the device
-	SignLibrary         SignKind = "gpu-library"      // cuBLAS or cuDNN could not get their workspace
-	SignShm             SignKind = "shm"              // /dev/shm is full
-	SignOOMKiller       SignKind = "oom-killer"       // the kernel, Slurm, Kubernetes or Ray says that host memory ran out
-	SignKilled          SignKind = "killed"           // SIGKILL, by whom is not said
-	SignAgentKill       SignKind = "agent-kill"       // torchrun's own SIGKILL after its grace
-	SignStopped         SignKind = "stopped"          // asked to stop: time limit, preemption, a signal to the agent
-	SignHostAllocation  SignKind = "host-allocation"  // malloc, fork or numpy refused: host memory, but nobody was killed
-	SignFinished        SignKind = "finished"         // a trainer says that it is done
-	SignFault           SignKind = "fault"            // a defect that has nothing to do with memory size
+	SignAllocatorConfig SignKind = "allocator-config"  // PyTorch refused the allocator setting
+	SignNCCL            SignKind = "nccl"              // NCCL or RCCL could not allocate on the device
+	SignLibrary         SignKind = "gpu-library"       // cuBLAS or cuDNN could not get their workspace
+	SignLibraryStart    SignKind = "gpu-library-start" // a GPU library could not be started: a full card, a bad index before it, or a broken installation
+	SignDriver          SignKind = "driver"            // a driver of shared system memory could not allocate
+	SignShm             SignKind = "shm"               // /dev/shm is full
+	SignOOMKiller       SignKind = "oom-killer"        // the kernel, Slurm, Kubernetes or Ray says that host memory ran out
+	SignKilled          SignKind = "killed"            // SIGKILL, by whom is not said
+	SignAgentKill       SignKind = "agent-kill"        // torchrun's own SIGKILL after its grace
+	SignStopped         SignKind = "stopped"           // asked to stop: time limit, preemption, a signal to the agent
+	SignHostAllocation  SignKind = "host-allocation"   // malloc, fork or numpy refused: host memory, but nobody was killed
+	SignFinished        SignKind = "finished"          // a trainer says that it is done
+	SignFault           SignKind = "fault"             // a defect that has nothing to do with memory size
 )
 
 // signRule: a line with word is a sign of kind when the whole line matches pattern (nil: always) and, with raised, when only the
@@ -52,18 +54,32 @@ func signRules() []signRule {
 
 		{SignNCCL, "Failed to CUDA calloc", nil, false},
 		{SignLibrary, "STATUS_ALLOC_FAILED", nil, false},
-		{SignLibrary, "CUBLAS_STATUS_NOT_INITIALIZED", re(`when calling`), false},
+		{SignLibraryStart, "CUBLAS_STATUS_NOT_INITIALIZED", re(`when calling|cublas handle`), false},
+		{SignLibraryStart, "CUDNN_STATUS_NOT_INITIALIZED", nil, false},
+		{SignLibraryStart, "create cudnn handle: ", nil, false},              // TensorFlow
+		{SignLibraryStart, "because cuDNN failed to initialize", nil, false}, // TensorFlow
+		{SignLibraryStart, "gpusolverDnCreate", re(`failed`), false},         // JAX
 		{SignLibrary, "find a valid cuDNN algorithm", nil, false},
 		{SignLibrary, "unable to find an engine to execute", nil, false},
+		{SignLibrary, "the resource allocation failed", re(`(?i)cublas`), false}, // CUBLAS_STATUS_ALLOC_FAILED in words
+		{SignLibrary, "CUFFT_ALLOC_FAILED", nil, false},
+		{SignLibrary, "insufficient resources when calling", re(`cusparse`), false},
+
+		{SignDriver, "dxgkio_make_resident", re(`failed: -12`), false}, // WSL's driver in dmesg
+		{SignDriver, "MemAllocInternalTagged", re(`error 12`), false},  // Tegra's
 
 		{SignShm, "insufficient shared memory", nil, false},
 		{SignShm, "nexpected bus error encountered", nil, false},
+		{SignShm, "nexpected BUS error encountered", nil, false}, // Paddle
 		{SignShm, "It is possible that dataloader", re(`out of shared memory`), false},
-		{SignShm, "unable to write to file </", re(`No space left`), false},
+		{SignShm, "unable to write to file </", re(`No space left|</torch_\d`), false}, // torch up to 1.7 without the reason
+		{SignShm, "unable to mmap ", re(`</torch_\d.*Cannot allocate memory`), false},
+		{SignShm, "device: '/psm_", re(`No space left`), false}, // Python's multiprocessing.shared_memory
 		{SignShm, "failed to extend /dev/shm", nil, false},
 		{SignShm, "creating shared memory segment", nil, false},
 		{SignShm, "posix_fallocate failed", nil, false},
 		{SignShm, "shared memory object", re(`No space left|\(28\)|Cannot allocate`), false},
+		{SignShm, "总线错误", re(`^总线错误|核心已转储|\d\s+总线错误`), false},
 		{SignShm, "Bus error", re(`(?i)signal|core dumped|EXIT STRING|encountered|killed|Fatal Python error`), false},
 		{SignShm, "/dev/shm", re(`No space left on device|is full`), false},
 
@@ -87,11 +103,28 @@ func signRules() []signRule {
 		{SignOOMKiller, ": Out Of Memory", re(`srun|task`), false},
 		{SignOOMKiller, "OOMKilled", re(`(?i)reason|status|state|exit|terminated|^\W*OOMKilled\W*$|\d/\d+\s+OOMKilled|OOMKilled": ?true`), false},
 		{SignOOMKiller, "due to the node running low on memory", nil, false},
+		{SignOOMKiller, "ran out-of-memory and exited", nil, false},            // Vertex AI
+		{SignOOMKiller, "Container killed due to memory usage", nil, false},    // AWS Batch, ECS
+		{SignOOMKiller, "for exceeding memory limits", re(`[Kk]illed`), false}, // YARN
+		{SignOOMKiller, "running beyond ", re(`beyond (?:physical|virtual) memory limits`), false},
+		{SignOOMKiller, "has gone over ", re(`over (?:cgroup )?memory limit of \d`), false}, // HTCondor
+		{SignOOMKiller, "System OOM encountered", nil, false},                               // kubelet
+		{SignOOMKiller, "crashed after using all available RAM", nil, false},                // Colab
+		{SignOOMKiller, "allocate more memory than is available", re(`notebook`), false},    // Kaggle
 
 		{SignKilled, " Killed", re(`line \d+:\s+\d+ Killed\s|^\[?\d*\]?[-+]?\s*Killed\b`), false},
 		{SignKilled, "Killed\n", re(`^Killed\s*$`), false},
-		{SignKilled, `"Killed\n`, nil, false}, // inside docker's JSON
+		{SignKilled, `"Killed\n`, nil, false},                 // inside docker's JSON
+		{SignKilled, "Killed: 9", re(`Killed: 9\s*$`), false}, // macOS
+		{SignKilled, "已杀死", re(`(?:^|\d\s+)已杀死(?:\s|$)`), false},
+		{SignKilled, "Getötet", re(`(?:^|\d\s+)Getötet(?:\s|$)`), false},
+		{SignKilled, "terminated by signal SIGKILL", nil, false},   // fish
+		{SignKilled, "Command terminated by signal 9", nil, false}, // GNU time
+		{SignKilled, "Killed**", re(`^Killed\W*$`), false},         // as threads print it
 		{SignKilled, "zsh: killed", nil, false},
+		{SignKilled, "status=9/KILL", re(`code=killed`), false},             // systemd
+		{SignKilled, "(terminated by SIGKILL", nil, false},                  // supervisord
+		{SignKilled, "SIGKILL(-9)", re(`exit codes of the workers`), false}, // joblib's loky
 		{SignKilled, "is killed by signal", re(`(?i)signal: *killed`), false},
 		{SignKilled, "killed by SIGKILL by OOM killer", re(`Worker (?:exit|unexpectedly)`), false}, // Ray: one of the reasons that it thinks of
 		{SignAgentKill, "Unable to shutdown process", nil, false},
@@ -117,12 +150,15 @@ func signRules() []signRule {
 		{SignFault, "uncorrectable ECC error", nil, false},
 		{SignFault, timeoutText, nil, false},
 		{SignFault, "out of resource: shared memory", nil, false},
+		{SignFault, "exceeded scoped vmem limit", nil, false}, // on-chip memory of a TPU's kernel
+		{SignFault, "shm_open failed", re(`Permission denied`), false},
 		{SignFault, "Disk quota exceeded", nil, false},
 		{SignFault, "No space left on device", nil, false},
 		{SignFault, "Too many open files", nil, false},
 		{SignFault, "Segmentation fault", nil, false},
 		{SignFault, "Cuda failure 999", nil, false},
 		{SignFault, "unspecified launch failure", nil, false},
+		{SignFault, "possibly insufficient driver version", nil, false}, // TensorFlow, behind a library that did not start
 	}
 }
 

@@ -16,6 +16,9 @@ type text struct {
 	logged bool // the prefix names a level below error
 }
 
+// hostPattern is a host before its line: a name with a digit in it, or an address. A name without a digit could be any word.
+const hostPattern = `(?:\d{1,3}(?:\.\d{1,3}){3}|localhost|[A-Za-z][\w-]{0,60}\d[\w-]{0,60}(?:\.[a-z0-9-]{1,60}){0,6}): `
+
 // decorations are the patterns of text.go, compiled at the first use.
 type decorations struct {
 	colour, bar, prefix, rank, level *regexp.Regexp
@@ -23,7 +26,8 @@ type decorations struct {
 
 var decoration = sync.OnceValue(func() decorations {
 	return decorations{
-		colour: regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`),
+		// a colour whose escape character was lost, as in text that was pasted into a thread, ends with m
+		colour: regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]|\[\d{1,3}(?:;\d{1,3})*m`),
 		// A tqdm bar up to its closing bracket: the message may follow on the same line.
 		bar: regexp.MustCompile(`^.{0,400}?(?:\d+%\|[^\[]*\[[^\]]*\]|\d+/\d+ \[[^\]]*(?:it/s|s/it)[^\]]*\])`),
 		prefix: regexp.MustCompile(`^\s*(?:` + strings.Join([]string{
@@ -41,6 +45,7 @@ var decoration = sync.OnceValue(func() decorations {
 			`[A-Z][a-z]{2}\s+\d{1,2} \d\d:\d\d:\d\d \S+ [\w.@-]+(?:\[\d+\])?: `, // syslog, journald
 			`SUBPROCESS:`, `##\[\w+\]`, // GitHub Actions
 			`\d{1,5}: `,               // srun --label
+			hostPattern,               // pdsh
 			`[-|>❱│┃*'"` + "`" + `]+`, // separators, boxes, quotes, markdown
 		}, "|") + `)`),
 		rank:  regexp.MustCompile(`\[rank(\d+)\]|\[Rank (\d+)\]|\[(?:default|trainer|worker)(\d+)\]|\[\d+,(\d+)\]<std|^\s*(\d{1,5}): |\brank[ =:]+(\d+)\b`),
@@ -52,7 +57,7 @@ var decoration = sync.OnceValue(func() decorations {
 func clean(raw []byte) text {
 	d := decoration()
 	s := strings.ToValidUTF8(string(raw), "\uFFFD")
-	if strings.Contains(s, "\x1b") {
+	if strings.Contains(s, "\x1b") || strings.Contains(s, "[0m") {
 		s = d.colour.ReplaceAllString(s, "")
 	}
 	if strings.Contains(s, `\"`) { // quotes inside JSON
@@ -139,14 +144,19 @@ func squeeze(raw []byte) squeezed {
 	d := decoration()
 	out := make([]byte, 0, len(raw))
 	at := make([]int32, 0, len(raw))
-	for i := 0; i < len(raw); {
+	for i, line := 0, 0; i < len(raw); {
 		b := raw[i]
 		switch {
-		case b == '\x1b':
-			i += max(1, len(d.colour.Find(raw[i:min(len(raw), i+20)])))
-			continue
+		case b == '\x1b' || b == '[' && i+1 < len(raw) && '0' <= raw[i+1] && raw[i+1] <= '9':
+			if n := lenAtStart(d.colour, raw[i:min(len(raw), i+20)]); n > 0 || b == '\x1b' {
+				i += max(1, n)
+				continue
+			}
+			out, at = append(out, b), append(at, int32(i))
 		case b == '\n' || b == '\r':
-			i += 1 + len(wrapPrefix(raw[i+1:]))
+			n := wrapPrefix(raw[i+1:], raw[line:i])
+			line = i + 1
+			i += 1 + n
 			continue
 		case b == '\\' && i+1 < len(raw) && raw[i+1] == 'n': // a newline inside JSON or a Python repr
 			i += 2
@@ -159,24 +169,36 @@ func squeeze(raw []byte) squeezed {
 	return squeezed{string(out), at}
 }
 
-// wrapPrefix is the launcher's prefix of a continued line.
-func wrapPrefix(rest []byte) []byte {
-	for i, b := range rest[:min(len(rest), 100)] {
-		switch b {
-		case ' ', '\t':
-		case '[', '(':
-			head := rest[:min(len(rest), i+100)]
-			if m := continuation().Find(head); m != nil {
-				return m
-			}
-			return nil
-		default:
-			return nil
-		}
+// lenAtStart is the length of the match at the very start of raw, 0 none.
+func lenAtStart(pattern *regexp.Regexp, raw []byte) int {
+	if m := pattern.FindIndex(raw); m != nil && m[0] == 0 {
+		return m[1]
 	}
-	return nil
+	return 0
 }
 
-var continuation = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^\s*(?:(?:\[(?:rank|default)\d+\]|\[\d+,\d+\]<\w+>):?\s*|\((?:[A-Za-z_]\w* )?(?:pid|rank)=[^)\n]{1,80}\)\s*)+`)
+// wrapPrefix is the length of what a launcher, a container's log or a copier of streams puts before a continued line. before is the line
+// above it: a bare name, such as pdsh's host, could be any word, so it must stand there too.
+func wrapPrefix(rest, before []byte) int {
+	n := 0
+	if name := continuation().name.Find(rest); name != nil && !continuation().exception.Match(name) && bytes.HasPrefix(bytes.TrimLeft(before, " \t"), name) {
+		n = len(name)
+	}
+	return n + len(continuation().prefix.Find(rest[n:]))
+}
+
+type continuations struct{ name, exception, prefix *regexp.Regexp }
+
+var continuation = sync.OnceValue(func() continuations {
+	return continuations{
+		name:      regexp.MustCompile(`^[\w.-]{1,80}: (?:(?:ERROR|WARNING|INFO) )?`),
+		exception: regexp.MustCompile(`(?:Error|Exception): `),
+		prefix: regexp.MustCompile(`^\s*(?:(?:` + strings.Join([]string{
+			`\[[^\[\]'"\n]{1,100}\](?:<\w+>)?:?`,              // [rank3]: [1,3]<stderr>: [pod/name/container]
+			`\((?:[A-Za-z_]\w* )?(?:pid|rank)=[^)\n]{1,80}\)`, // Ray, vLLM
+			`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?`,
+			`std(?:err|out) [FP] `,
+			`[\w.-]{1,60} *\| `, // docker compose
+		}, "|") + `)[ \t]*)+`),
+	}
 })

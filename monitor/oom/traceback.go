@@ -35,9 +35,11 @@ var stageRules = sync.OnceValue(func() []stageRule {
 	const in = `(?:,in|pyin|\din)_?`
 	return []stageRule{
 		r("optimizer-init", false, `[/\\]optim[/\\](?:adam|sgd|optimizer|_multi|adagrad|rmsprop|lion|lamb|nadam|radam|rprop|_functional)`, `exp_avg`, `_multi_tensor_`,
-			`_single_tensor_`, `_init_group`, `optimizer\.step\(`, `optim\.step\(`, `run_optimizer_step`, `initialize_optimizer_states`, `_maybe_opt_step`,
-			`_take_model_step`, in+`optimizer_step`),
-		r("model-load", false, `serialization\.py`, `from_pretrained\(`, `load_checkpoint`, `load_state_dict`, `_move_model_to_device`, `load_model\(`,
+			`_single_tensor_`, `_init_group`, `optimizer['"]?\]?\.step\(`, `optim\.step\(`, `run_optimizer_step`, `initialize_optimizer_states`, `_maybe_opt_step`,
+			`_take_model_step`, in+`optimizer_step`,
+			`fused_(?:adam|lamb|sgd|lion)`, in+`init(?:ialize)?_states?\b`, // apex, Transformer Engine, bitsandbytes
+			`_create_fp32_partitions`, `distrib_optimizer\.py`), // DeepSpeed's and Megatron's copies of the weights
+		r("model-load", false, `serialization\.py`, `from_pretrained\(`, `load_checkpoint`, `load_\w{0,20}state_dict`, `set_model_state_dict`, `_move_model_to_device`, `load_model\(`,
 			`module\.py(?:",line\d+,in|:\d+in|in)(?:convert|cuda|to)\b`, in+`convert`, `torch\.load\(`, in+`_materialize`, `safetensors`),
 		r("eval", false, in+`(?:evaluat|predict|generat|validat|infer|beam_search|sample\b)`, `\.(?:evaluate|predict|generate|validate|beam_search)\(`,
 			`nested_concat`, `pad_and_concatenate`),
@@ -60,7 +62,7 @@ type framePatterns struct{ line, python, launcher *regexp.Regexp }
 
 var frame = sync.OnceValue(func() framePatterns {
 	return framePatterns{
-		line:     regexp.MustCompile(`File "|^File$|^-*> *\d+ |❱|\.py in \w|\.py:\d+ in \w|> in <module>|^Cell In`),
+		line:     regexp.MustCompile(`File "|^File$|^-*> *\d+ |❱|\.py in \w|\.py:\d+ in \w|\w \([\w/]+\.py:\d+\b|> in <module>|^Cell In`),
 		python:   regexp.MustCompile(`File "([^"]+)", line (\d+), in (\S+)`),
 		launcher: regexp.MustCompile(`bin/(?:torchrun|accelerate|deepspeed)"|torch/distributed/(?:run|launcher|elastic)|load_entry_point`),
 	}

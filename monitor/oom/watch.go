@@ -14,11 +14,15 @@ var messageWords = []string{
 	"Allocation on device", "Allocation is out of device memory", "hipErrorOutOfMemory", "CallbackErrorOutOfMemory", "Invalid buffer size: ",
 	"ran out of memory trying to alloc", "Out of memory error on GPU", "Out of memory alloc", "from device: hipError_t", "Failed to allocate memory for requested",
 	"No available memory for the cache", "available KV cache memory", "be stored in KV cache", "--mem-fraction-static",
+	"ResourceExhaustedError: ", "No executable batch size found", "Of the allocated memory", "Sum Total of in-use chunks", "PT_DEVMEM Allocation failed",
+	"Cuda Runtime (out",
 	"cuda runtime error (2", "CUDA driver error", "memory allocation failed", "while trying to alloc", "has a total capac", "total capacity; ",
 }
 
 // growthWords are how training programs print the GPU memory in use; a number follows.
-var growthWords = []string{"gpu_mem", "max mem: ", "memory(GiB)", "memory: ", "| allocated: "}
+var growthWords = []string{"gpu_mem", "max mem: ", "max_mem: ", "memory(GiB)", "memory: ", "| allocated: ", " MemAllocated=", "memory_allocated", " allocated ", perDevice}
+
+const perDevice = "mem_usage:cuda"
 
 // vocabulary is what every scan uses alike.
 type vocabulary struct {
@@ -55,6 +59,7 @@ func watched() (words []string, readers []reader) {
 		watch(c.word, c.read)
 	}
 	watch("Error: ", placed(readException))
+	watch(bareName, placed(readBareName))
 	return words, readers
 }
 
@@ -64,7 +69,11 @@ func readGrowth(s *scanner, at int, word string) {
 	if len(s.log.Messages) > 0 {
 		return
 	}
-	v, ok := leadingFigure(s.buf[at:])
+	rest := s.buf[at:]
+	if word == perDevice && len(rest) > 3 && rest[0] == ':' && rest[2] == ' ' { // the index of the device
+		rest = rest[3:]
+	}
+	v, ok := leadingFigure(rest)
 	if !ok {
 		return
 	}
@@ -94,7 +103,7 @@ func leadingFigure(rest []byte) (float64, bool) {
 // echoes are exceptions by which a launcher or a surviving rank repeats another's failure.
 var echo = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException|BrokenPipeError|Connection\w*Error|` +
-		`DistBackendError|RayTaskError|SignalException|EOFError|BrokenProcessPool|WorkerCrashedError|ActorDiedError`)
+		`DistBackendError|RayTaskError|SignalException|EOFError|BrokenProcessPool|WorkerCrashedError|ActorDiedError|TerminatedWorkerError`)
 })
 
 // workerDeath is how a data loader tells that one of its processes is gone; how that ended is a sign of its own.
@@ -108,6 +117,12 @@ func readException(s *scanner, p place) {
 	if lead.string == "" || !raised(lead.string) || echo().MatchString(lead.string) {
 		return
 	}
+	if behind := p.at + len("Error: "); judge().torch.MatchString(lead.string) && s.read <= p.start && !s.messageBehind(behind) {
+		m := newMessage()
+		m.Form = FormCUDA
+		s.take(m, p, lead, behind, max(behind, p.end))
+		return
+	}
 	if sign := p.sign(SignFault); !s.isMessageLine(p) && !workerDeath().MatchString(sign.Text) {
 		s.log.Exception = sign
 		if s.log.firstException.Line == 0 {
@@ -116,11 +131,38 @@ func readException(s *scanner, p place) {
 	}
 }
 
+// bareName is how Python ends the traceback of torch's class without a text, as wrappers raise it.
+const bareName = "OutOfMemoryError\n"
+
+func readBareName(s *scanner, p place) {
+	end := p.at + len(bareName) - 1
+	if lead := clean(p.buf[p.start:end]); judge().torch.MatchString(lead.string) && s.read <= p.start {
+		m := newMessage()
+		m.Form = FormCUDA
+		s.take(m, p, lead, p.start, end)
+	}
+}
+
+// messageBehind tells whether the words of a message stand in the text that starts at from, be they wrapped: those are read by themselves.
+func (s *scanner) messageBehind(from int) bool {
+	const near = 60 // squeezed bytes that a wrapper may put before them
+	text := squeeze(s.buf[from:min(len(s.buf), from+headBytes)]).text
+	if i := strings.Index(text, "Triedtoallocate"); i >= 0 && i < near {
+		return true
+	}
+	for _, h := range grammar().heads {
+		if at, ok := h.isIn(text); ok && at < near {
+			return true
+		}
+	}
+	return false
+}
+
 // isMessageLine tells whether the exception at p is an out-of-memory message.
 func (s *scanner) isMessageLine(p place) bool {
-	seg := p.segment().string
+	text := squeeze([]byte(p.segment().string)).text
 	for _, h := range grammar().heads {
-		if h.pattern.MatchString(squeeze([]byte(seg)).text) {
+		if _, ok := h.isIn(text); ok {
 			return true
 		}
 	}

@@ -63,6 +63,46 @@ func TestText(t *testing.T) {
 	}
 }
 
+// TestBinary: a file that is named in place of a log is refused with what it is; logs with broken bytes are not.
+func TestBinary(t *testing.T) {
+	noise := make([]byte, 4096)
+	state := uint32(1)
+	for i := range noise {
+		state = state*1664525 + 1013904223 // Numerical Recipes' generator
+		noise[i] = byte(state >> 24)
+	}
+	for name, c := range map[string]struct{ data, want string }{
+		"train":                    {"\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 100), "a program"},
+		"model.pt":                 {"PK\x03\x04\x00\x00" + strings.Repeat("archive/data.pkl", 20), "a checkpoint of PyTorch"},
+		"logs.zip":                 {"PK\x03\x04\x00\x00" + strings.Repeat("stderr.log", 20), "is a zip archive; run: unzip -p"},
+		"model.safetensors":        {"\x40\x00\x00\x00\x00\x00\x00\x00" + `{"model.embed_tokens.weight":{"dtype":"BF16"}}`, "a safetensors file"},
+		"events.out.tfevents.17.0": {"\x18\x00\x00\x00\x00\x00\x00\x00\xa3\x7f\x4b\x22\x09\x00\x00\x80\x22\x87\x39\xda\x41\x1a\x0dbrain.Event:2", "an event file of TensorBoard"},
+		"run.wandb":                {":W&B\x00\x00\x00" + strings.Repeat("\x01", 80), "a record of Weights & Biases"},
+		"optimizer.bin":            {string(noise), "binary data"},
+	} {
+		if _, err := Text(strings.NewReader(c.data), name); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	for name, data := range map[string]string{
+		"truncated while it was written": strings.Repeat("\x00", 5000) + sample,
+		"Latin-1":                        strings.Repeat("Speicher f\xfcr die Gr\xf6\xdfe\n", 20) + sample,
+		"a bar that goes back":           strings.Repeat("\b\b\b\b 10%", 200) + "\n" + sample,
+		"colours":                        strings.Repeat("\x1b[31mE\x1b[0m", 200) + "\n" + sample,
+		"a few stray bytes":              strings.Repeat("\x01\x02 step 100 loss 2.0 grad_norm 1.0 lr 1e-4 tokens/s 1234\n", 50) + sample,
+		"prose about an event":           "saved brain.Event: nothing\n" + sample,
+	} {
+		r, err := Text(strings.NewReader(data), "a.log")
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got, err := io.ReadAll(r); err != nil || !strings.HasSuffix(string(got), sample) {
+			t.Errorf("%s: %q, %v", name, got[max(0, len(got)-80):], err)
+		}
+	}
+}
+
 // TestWideWithoutMark: ASCII text in UTF-16 shows by its zero bytes; binary data with some zeros is no text of that kind.
 func TestWideWithoutMark(t *testing.T) {
 	text := strings.Repeat("CUDA out of memory\n", 10)

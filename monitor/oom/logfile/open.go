@@ -70,14 +70,17 @@ func Text(r io.Reader, name string) (io.Reader, error) {
 	case starts("BZh"):
 		return Text(cutOff{bzip2.NewReader(in)}, strings.TrimSuffix(name, ".bz2"))
 	case starts("\x28\xb5\x2f\xfd"):
-		return nil, fmt.Errorf("%s is compressed by zstd, which oomguard cannot unpack; run: zstd -dc %q | oomguard postmortem", name, name)
+		return nil, unpackFirst(name, "compressed by zstd, which oomguard cannot unpack", "zstd -dc")
 	case starts("\xfd7zXZ\x00"):
-		return nil, fmt.Errorf("%s is compressed by xz, which oomguard cannot unpack; run: xz -dc %q | oomguard postmortem", name, name)
-	case starts("PK\x03\x04"):
-		return nil, fmt.Errorf("%s is a zip archive; run: unzip -p %q | oomguard postmortem", name, name)
+		return nil, unpackFirst(name, "compressed by xz, which oomguard cannot unpack", "xz -dc")
+	case starts("PK\x03\x04") && !checkpointName().MatchString(name) && !bytes.Contains(head, []byte("data.pkl")):
+		return nil, unpackFirst(name, "a zip archive", "unzip -p")
 	}
 	if order := wideOrder(head); order != nil {
 		return &wide{in: in, order: order}, nil
+	}
+	if what := binaryKind(head); what != "" {
+		return nil, fmt.Errorf("%s is %s and not a log: name what the run printed (its standard output and error, or a folder of such files)", name, what)
 	}
 	if starts("\xef\xbb\xbf") {
 		if _, err := in.Discard(3); err != nil {
@@ -89,6 +92,17 @@ func Text(r io.Reader, name string) (io.Reader, error) {
 	}
 	return in, nil
 }
+
+// unpackFirst says how to unpack a file; what came in through a pipe has no name to give to a command.
+func unpackFirst(name, what, command string) error {
+	if name == Stdin {
+		return fmt.Errorf("%s is %s; unpack it on its way: %s FILE | oomguard postmortem", name, what, command)
+	}
+	return fmt.Errorf("%s is %s; run: %s %q | oomguard postmortem", name, what, command, name)
+}
+
+// Stdin is the name of what comes in through a pipe.
+const Stdin = "stdin"
 
 // cutOff reads what there is of a compressed file whose end is missing, as that of a machine that died: what was unpacked is judged.
 type cutOff struct{ from io.Reader }
