@@ -87,10 +87,52 @@ func where(frames []Frame) string {
 	case len(python) > 0:
 		return python[0].String()
 	case len(frames) > 0:
-		return frames[0].String()
+		return native(frames)
 	}
 	return "no stack recorded"
 }
+
+// native names a place in C++. The thread in which PyTorch runs backward has no frame of Python: there it is the node of autograd's graph, or
+// the operation where no node runs; elsewhere the innermost function that is not the allocator's own.
+func native(frames []Frame) string {
+	var node, operation string
+	backward := false
+	for _, f := range slices.Backward(frames) {
+		backward = backward || strings.Contains(f.Name, "torch::autograd::Engine::")
+		if name, found := before(f.Name, "::apply("); found && strings.HasPrefix(f.Name, "torch::autograd::generated::") {
+			node = name
+		}
+		if name, found := before(f.Name, "::call("); found && strings.HasPrefix(f.Name, "at::_ops::") {
+			operation = name
+		}
+	}
+	switch {
+	case backward && node != "":
+		return "backward pass, " + node
+	case backward && operation != "":
+		return "backward pass, " + operation
+	case backward:
+		return "backward pass"
+	}
+	for _, f := range frames {
+		if !slices.ContainsFunc(recorders, func(part string) bool { return strings.Contains(f.Name, part) }) {
+			return f.String()
+		}
+	}
+	return frames[0].String()
+}
+
+// before is the last part of a qualified name that stands before a text.
+func before(name, text string) (part string, found bool) {
+	name, _, found = strings.Cut(name, text)
+	if i := strings.LastIndex(name, "::"); i >= 0 {
+		name = name[i+len("::"):]
+	}
+	return name, found
+}
+
+// recorders are the functions through which every allocation with a stack goes.
+var recorders = []string{"torch::unwind::", "CapturedTraceback", "gather_with_cpp", "CachingAllocator", "at::detail::empty_"}
 
 // String is the frame in one word: "modeling_llama.py:123 forward".
 func (f Frame) String() string {

@@ -2,10 +2,13 @@ package snapshot
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -88,6 +91,50 @@ func TestTotals(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestRealSnapshots reads what torch.cuda.memory._dump_snapshot wrote on an H200 (torch 2.11.0): a small training between two steps, and the same
+// at an allocation that failed. PyTorch said the totals at the same moment.
+func TestRealSnapshots(t *testing.T) {
+	for name, tried := range map[string]int64{"h200-steady": 0, "h200-oom": 64 << 20} {
+		t.Run(name, func(t *testing.T) {
+			var want struct {
+				Allocated, Reserved, Allocations, Segments int64
+				InactiveSplit                              int64 `json:"inactive_split"`
+			}
+			text, err := os.ReadFile(filepath.Join("testdata", name+".json"))
+			if err == nil {
+				err = json.Unmarshal(text, &want)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			file, err := os.Open(filepath.Join("testdata", name+".pickle.gz"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer file.Close()
+			unzipped, err := gzip.NewReader(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := Read(unzipped)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := Analyse(s, name).Devices[0]
+			got := []int64{d.AllocatedBytes, d.ReservedBytes, int64(d.Blocks), int64(d.Segments), d.StuckBytes}
+			if !slices.Equal(got, []int64{want.Allocated, want.Reserved, want.Allocations, want.Segments, want.InactiveSplit}) {
+				t.Errorf("allocated, reserved, blocks, segments, stuck: got %v, want %+v", got, want)
+			}
+			switch {
+			case tried == 0 && len(d.OOMs) != 0, tried > 0 && (len(d.OOMs) == 0 || d.OOMs[len(d.OOMs)-1].TriedBytes != tried):
+				t.Errorf("failed allocations: %+v", d.OOMs)
+			case tried > 0 && d.OOMs[0].Where != "backward pass, sum_dim_IntList":
+				t.Errorf("it failed at %q", d.OOMs[0].Where)
+			}
+		})
 	}
 }
 
