@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"errors"
 	"os/exec"
 	"slices"
 	"testing"
@@ -25,10 +24,15 @@ func TestWholeJob(t *testing.T) {
 	s.hear("ready")
 	supervisor := s.cmd.Process.Pid
 	all := func(sig unix.Signal) {
-		for _, pid := range slices.Backward(below(supervisor)) { // us last: in a loop of kills nobody is far behind
-			if err := unix.Kill(pid, sig); !errors.Is(err, unix.ESRCH) { // a canary that was replaced meanwhile
-				s.must(err)
-			}
+		pids := below(supervisor)
+		for _, pid := range slices.Backward(pids) { // us last: in a loop of kills nobody is far behind
+			s.must(unix.Kill(pid, sig))
+		}
+		for _, canary := range pids { // it is replaced when it has been looked at; the next signal would find the one or the other
+			s.eventually("the canary was replaced", func() bool {
+				_, there := readProcess(canary)
+				return !there || canary == supervisor || canary == s.command
+			})
 		}
 	}
 	only := s.signal

@@ -27,6 +27,7 @@ package launcher
 import (
 	"errors"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -90,9 +91,14 @@ func (e Exit) Attempts() [][]RankExit {
 	return attempts
 }
 
-// Clean tells whether the command returned 0 and no rank is known to have failed at last: some launchers return 0 all the same
-// (deepspeed, when its ranks' launcher dies of a signal).
-func (e Exit) Clean() bool { return e.Code == 0 && len(e.Failed()) == 0 }
+// Clean tells whether the command returned 0, no rank is known to have failed at last, and none was left behind: some launchers return 0
+// all the same (deepspeed, when its ranks' launcher dies of a signal).
+func (e Exit) Clean() bool { return e.Code == 0 && len(e.Failed()) == 0 && len(e.Abandoned()) == 0 }
+
+// Abandoned are the ranks that outlived the command and had to be ended.
+func (e Exit) Abandoned() []Survivor {
+	return slices.DeleteFunc(slices.Clone(e.Survivors), func(s Survivor) bool { return s.Rank < 0 || s.Action == LeftAlone || s.Action == Gone })
+}
 
 // Failed are the ranks that are known to have ended badly and were not started anew: by an agent as a further attempt, or by a script
 // that runs the launcher again.
@@ -154,12 +160,17 @@ type Options struct {
 	KillAfter time.Duration
 	// DieWithUs has the kernel send SIGTERM to the command when we die, even of SIGKILL. Without it the command goes on.
 	DieWithUs bool
+	// SingleRank tells by its arguments, the program's name included, whether a process below the command is its one rank, where that
+	// has neither RANK nor LOCAL_RANK. It must not block. Nil: ranks have both.
+	SingleRank func(argv []string) bool
 	// WholeJob: who signals us may signal every process of our job, as Slurm does by its configuration. A signal that has reached the
 	// command in this way is not handed on, since it would come twice. Finding out takes up to a tenth of a second where it has not.
 	WholeJob bool
 	// Exclude returns the pids of our own helper processes that have a process group of their own. They and their descendants
 	// are neither counted as the command's, signalled nor reaped. Nil: there are none.
 	Exclude func() []int
+
+	becoming time.Duration // see the constant; tests cannot tell how long they take
 }
 
 // Errors of Start and Lookup; errors.Is finds them. Any other error of Start means that the system could not start the command

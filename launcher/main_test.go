@@ -43,6 +43,7 @@ func programs() map[string]func(args []string) int {
 		"terminal":   terminalProgram,
 		"reader":     readerProgram,
 		"relay":      relayProgram,
+		"relayed":    relayedProgram,
 		"writer":     writerProgram,
 	}
 }
@@ -71,12 +72,14 @@ func say(format string, args ...any) {
 func supervisorProgram(args []string) int {
 	grace, _ := time.ParseDuration(os.Getenv("GRACE"))
 	killAfter, _ := time.ParseDuration(os.Getenv("KILL_AFTER"))
+	becoming, _ := time.ParseDuration(os.Getenv("BECOMING"))
 	p, err := Start(Command{Argv: args, Env: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}, Options{
 		Grace:      grace,
 		KillAfter:  killAfter,
 		DieWithUs:  os.Getenv("DIE_WITH_US") != "",
 		WholeJob:   os.Getenv("WHOLE_JOB") != "",
 		LeftBehind: func(n int) { say("left behind %d", n) },
+		becoming:   becoming,
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -2,10 +2,12 @@ package launcher
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,6 +19,7 @@ type process struct {
 	name               string
 	state              byte
 	threads            int
+	flags              int             // PF_... of include/linux/sched.h
 	start              uint64          // clock ticks since boot; with the pid it names a process for good
 	status             unix.WaitStatus // as its parent will get it from wait; only in a zombie
 }
@@ -24,6 +27,22 @@ type process struct {
 // ended tells whether it only waits to be reaped ('Z') or is being removed ('X'). While other threads of it are still dying, the
 // first thread's state is Z already: then it holds its memory, also that of the GPU, and cannot be reaped.
 func (p process) ended() bool { return p.state == 'Z' && p.threads <= 1 || p.state == 'X' }
+
+// forked tells whether it has executed nothing since its parent forked it: it still is a copy of that.
+func (p process) forked() bool {
+	const forkedNoExec = 0x40 // PF_FORKNOEXEC of include/linux/sched.h, the same in all versions
+	return p.flags&forkedNoExec != 0
+}
+
+// age is how long ago it was forked.
+func (p process) age() time.Duration {
+	const tick = time.Second / 100 // USER_HZ, in which Linux tells every program the time
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil { // no Linux without that clock
+		return math.MaxInt64
+	}
+	return time.Duration(now.Nano()) - time.Duration(p.start)*tick
+}
 
 // readProcess reads /proc/<pid>/stat; false when there is no such process.
 func readProcess(pid int) (process, bool) {
@@ -37,7 +56,7 @@ func readProcess(pid int) (process, bool) {
 // parseStat takes one line of /proc/<pid>/stat apart. The name stands in parentheses and may hold anything, also parentheses
 // and spaces; whatever follows the last one is separated by spaces. Kernels add fields at the end only.
 func parseStat(line []byte) (process, bool) {
-	const firstField, threads, startTime, exitCode = 3, 20, 22, 52 // numbers of proc_pid_stat(5)
+	const firstField, flags, threads, startTime, exitCode = 3, 9, 20, 22, 52 // numbers of proc_pid_stat(5)
 	open, end := bytes.IndexByte(line, '('), bytes.LastIndexByte(line, ')')
 	if open < 0 || end < open {
 		return process{}, false
@@ -59,6 +78,7 @@ func parseStat(line []byte) (process, bool) {
 		parent:  number(fields[4-firstField]),
 		group:   number(fields[5-firstField]),
 		session: number(fields[6-firstField]),
+		flags:   number(fields[flags-firstField]),
 		threads: number(fields[threads-firstField]),
 		start:   uint64(number(fields[startTime-firstField])),
 		status:  unix.WaitStatus(number(fields[exitCode-firstField])),

@@ -10,7 +10,7 @@ import (
 )
 
 // stat is a line of /proc/<pid>/stat with the given name: pid 12, state Z, parent 7, group 5, session 3, started at 4242 ticks,
-// killed by SIGKILL. 52 fields, numbered as in proc_pid_stat(5).
+// killed by SIGKILL, with flags 4. 52 fields, numbered as in proc_pid_stat(5).
 func stat(name string) string {
 	return "12 (" + name + ") Z 7 5 3 0 -1 4 0 0 0 0 1 2 3 4 20 0 1 0 4242 0 0 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 9\n"
 }
@@ -18,7 +18,7 @@ func stat(name string) string {
 func TestParseStat(t *testing.T) {
 	for _, name := range []string{"python", "a b", "x) R 1 2 3 (", ")", "", "\xff\n"} {
 		got, ok := parseStat([]byte(stat(name)))
-		want := process{pid: 12, parent: 7, group: 5, session: 3, name: name, state: 'Z', threads: 1, start: 4242, status: 9}
+		want := process{pid: 12, parent: 7, group: 5, session: 3, name: name, state: 'Z', flags: 4, threads: 1, start: 4242, status: 9}
 		if !ok || got != want {
 			t.Errorf("%q: %+v %v", name, got, ok)
 		}

@@ -42,6 +42,9 @@ func Start(c Command, o Options) (*Process, error) {
 	if o.Grace == 0 {
 		o.Grace = DefaultGrace
 	}
+	if o.becoming == 0 {
+		o.becoming = becoming
+	}
 	p := &Process{
 		options: o,
 		tree:    newTree(),
@@ -75,6 +78,7 @@ func Start(c Command, o Options) (*Process, error) {
 	}
 	p.start = child.start
 	p.ranks = newRankWatch(p.tree, p.pid)
+	p.ranks.single = o.SingleRank
 	go func() {
 		defer close(p.done)
 		defer stop()

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,16 +32,18 @@ type identity struct {
 type rank struct {
 	RankExit
 	start  uint64 // see process.start
-	group  int    // its process group
+	group  int    // its process group; only supervise looks at it
 	handle *handle
 }
 
 // rankWatch finds the training processes below the command and learns how each one ends. torchrun itself only tells that some rank
 // failed: its own status is nearly always 1.
 type rankWatch struct {
-	tree  tree
-	root  int           // the command
-	ended chan struct{} // a rank has ended: its agent may start others
+	tree tree
+	root int // the command
+	// single is Options.SingleRank.
+	single func(argv []string) bool
+	ended  chan struct{} // a rank has ended: its agent may start others
 
 	mu    sync.Mutex // guards ranks
 	ranks []*rank
@@ -94,11 +97,11 @@ func (w *rankWatch) running() map[int]bool {
 // add takes a process in if it is a rank. What is read while the handle's process runs is about that process, not about a later
 // one with its pid.
 func (w *rankWatch) add(pid int) bool {
-	if _, found := readIdentity(pid); !found {
+	if _, found := w.identify(pid); !found {
 		return false
 	}
 	handle, err := openHandle(pid)
-	is, found := readIdentity(pid)
+	is, found := w.identify(pid)
 	p, exists := readProcess(pid)
 	if !found || !exists || p.ended() || err == nil && !handle.running() {
 		if err == nil {
@@ -190,6 +193,16 @@ func (w *rankWatch) exits() []RankExit {
 	return exits
 }
 
+// had tells whether a rank with an identity is known that lived after some time.
+func (w *rankWatch) had(is identity, since time.Time) bool {
+	for _, r := range w.exits() {
+		if r.Rank == is.rank && r.LocalRank == is.localRank && r.Attempt == is.attempt && (r.EndedAt.IsZero() || r.EndedAt.After(since)) {
+			return true
+		}
+	}
+	return false
+}
+
 // known returns the rank that a process is, nil for none.
 func (w *rankWatch) known(p process) *rank {
 	for _, r := range w.all() {
@@ -198,6 +211,15 @@ func (w *rankWatch) known(p process) *rank {
 		}
 	}
 	return nil
+}
+
+// regroup notes the process groups that ranks have now: setsid(1) and scripts leave the launcher's when they are ranks already.
+func (w *rankWatch) regroup(living []process) {
+	for _, p := range living {
+		if r := w.known(p); r != nil {
+			r.group = p.group
+		}
+	}
 }
 
 // groups returns the process groups of all ranks seen, also of those that have ended: their DataLoader workers are in them.
@@ -228,15 +250,32 @@ func (w *rankWatch) all() []*rank {
 	return slices.Clone(w.ranks)
 }
 
+// identify tells who a process is, from its environment or else from its arguments.
+func (w *rankWatch) identify(pid int) (identity, bool) {
+	if is, found := readIdentity(pid); found || w.single == nil || pid == w.root {
+		return is, found
+	}
+	arguments, err := readProc("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	if err != nil {
+		return identity{}, false
+	}
+	return identity{}, w.single(strings.Split(strings.TrimSuffix(string(arguments), "\x00"), "\x00"))
+}
+
 // readIdentity reads who a process is from the environment that it was started with: torchrun, accelerate and DeepSpeed's
 // launcher set RANK and LOCAL_RANK for each rank, torchrun also the attempt. An outer RANK alone (Kubernetes operators set it for the
 // node) does not make a rank. Beside these only the file for its exception is looked at: an environment may hold secrets.
 func readIdentity(pid int) (identity, bool) {
-	environment, err := readProc("/proc/" + strconv.Itoa(pid) + "/environ")
+	environment, err := readEnvironment(pid)
 	if err != nil {
 		return identity{}, false // another user's, or it has just ended
 	}
 	return parseIdentity(environment)
+}
+
+// readEnvironment is the environment that a process was started with. It is empty while the kernel is putting another program in its place.
+func readEnvironment(pid int) ([]byte, error) {
+	return readProc("/proc/" + strconv.Itoa(pid) + "/environ")
 }
 
 // parseIdentity reads an environment as the kernel shows it: name=value entries, each with a NUL behind.

@@ -22,8 +22,9 @@ import (
 // The command writes into a pipe of ours, and a process of its own moves the bytes on: with tee(2) into the copy and with splice(2) to
 // where they were meant to go. So bytes leave the pipe only as they arrive at their end, and nothing is lost when one of the two dies:
 // when oomguard is killed, the relay goes on until the last writer has closed the pipe; when the relay is killed, oomguard, which holds the
-// pipe open too, starts another one that continues with the next byte. A relay that is stopped is continued. Killing both at the same moment
-// breaks the pipe; the relay has a name of its own, so that killing every process called oomguard does not.
+// pipe open too, starts another one that continues with the next byte. A relay that is stopped is continued, by oomguard or, when that
+// dies meanwhile, by the kernel. Killing both at the same moment breaks the pipe; the relay has a name of its own, so that killing every
+// process called oomguard does not.
 type Relay struct {
 	// Stdout and Stderr are what the command is to be given: our pipe, or the stream as it was.
 	Stdout, Stderr *os.File
@@ -135,7 +136,8 @@ func (r *Relay) process() (pid int, err error) {
 	// Not even its arguments name us (pkill -f). It needs nothing of the environment.
 	argv := slices.Concat([]string{RelayName}, r.argv[1:], []string{strconv.Itoa(len(streams)), filepath.Base(r.copyTo)})
 	pid, err = syscall.ForkExec(r.argv[0], argv, &syscall.ProcAttr{
-		Dir: filepath.Dir(r.copyTo), Env: []string{}, Files: fds, Sys: &syscall.SysProcAttr{Setsid: true},
+		Dir: filepath.Dir(r.copyTo), Env: []string{}, Files: fds,
+		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGCONT}, // should it be stopped when we, who would continue it, die
 	})
 	runtime.KeepAlive(streams)
 	if err == nil {

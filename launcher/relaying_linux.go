@@ -49,8 +49,8 @@ func newRoute(from, to int) route {
 // ServeRelay is the body of a relay process: streams pairs of files from descriptor 3 on, each a pipe to read and where it leads, and the
 // file for the copy. It returns the exit status. Signals that end other processes do not end it: it ends with the last writer.
 func ServeRelay(streams int, copyTo string) int {
-	_ = os.WriteFile("/proc/self/comm", []byte(RelayName), 0) // without it we are harder to tell from oomguard, and work
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP)
+	_ = os.WriteFile("/proc/self/comm", []byte(RelayName), 0) // without it we are harder to tell from oomguard, and work
 	copied := newTail(copyTo)
 	type end struct {
 		stream int

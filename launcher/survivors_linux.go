@@ -12,6 +12,11 @@ const (
 	// settling is how long helpers may take to notice that the command has ended (Python's resource tracker does when its pipe is
 	// closed) before they count as left over. Our own choice.
 	settling = 100 * time.Millisecond
+	// becoming is how long after its birth a process that a killed command had forked may take to become another one: a rank that nobody
+	// could know as such yet. On an idle machine that takes a millisecond, on one that swaps or has many processes for each processor
+	// as long as several of them have their turn; DataLoader workers, which never become anything else, see their parent's death within
+	// as long (MP_STATUS_CHECK_INTERVAL of torch/utils/data/_utils). Our own choice.
+	becoming = 5 * time.Second
 	// dying is how long a process may take to end after SIGKILL before it counts as hanging in the kernel: freeing a GPU's and
 	// the host's memory takes the driver seconds. Our own choice.
 	dying = 10 * time.Second
@@ -112,10 +117,12 @@ func (p *Process) survivors() []process {
 // doomed returns those survivors that are ranks, members of a rank's process group, or descendants of such, also of those that have
 // died since.
 func (p *Process) doomed(met fates) []process {
+	survivors := p.survivors()
+	p.ranks.regroup(survivors)
 	groups := p.ranks.groups()
 	belongs := map[int]bool{}
 	var doomed []process
-	for _, q := range p.survivors() {
+	for _, q := range survivors {
 		if p.exit.LastResort || p.ranks.known(q) != nil || groups[q.group] || belongs[q.parent] || met.find(q) != nil {
 			belongs[q.pid] = true
 			doomed = append(doomed, q)
@@ -141,19 +148,18 @@ func (p *Process) sweep() []Survivor {
 // them has given up on them. They would hold their GPUs' memory for nothing. What outlives ranks that have ended in good order
 // was meant to.
 func (p *Process) gaveUp() bool {
-	if p.exit.Signal != 0 || p.exit.LastResort {
-		p.findLateRanks()
+	if p.wasKilled() || p.exit.LastResort {
 		return true
 	}
 	p.settle()
+	p.findLateRanks()
 	return slices.ContainsFunc(p.survivors(), func(q process) bool { return p.ranks.known(q) != nil })
 }
 
-// endRanks ends ranks and what belongs to them, gently first.
+func (p *Process) wasKilled() bool { return p.exit.Signal != 0 }
+
+// endRanks ends ranks and what belongs to them, gently first, and waits for those that are still to come.
 func (p *Process) endRanks(met *fates) {
-	if n := len(p.doomed(*met)); n > 0 && p.options.LeftBehind != nil {
-		p.options.LeftBehind(n)
-	}
 	for _, step := range []struct {
 		signal unix.Signal
 		limit  time.Duration
@@ -167,9 +173,14 @@ func (p *Process) endRanks(met *fates) {
 		}
 		limit := time.After(step.limit)
 		for more := true; more; more = p.pause(limit) {
+			expecting := p.expecting() // before we look: what becomes a rank in between is found
+			p.findLateRanks()
 			doomed := p.doomed(*met)
-			if len(doomed) == 0 {
+			if len(doomed) == 0 && !expecting {
 				return
+			}
+			if len(doomed) > 0 && len(*met) == 0 && p.options.LeftBehind != nil {
+				p.options.LeftBehind(len(doomed))
 			}
 			p.end(doomed, step.signal, step.fate, met)
 		}
@@ -186,16 +197,53 @@ func (p *Process) settle() {
 	}
 }
 
-// findLateRanks looks for ranks that were started just before the command was killed, and had not been noticed. An orphan that
-// came earlier is no rank, though it may have a rank's environment: a daemon that a rank has started.
-func (p *Process) findLateRanks() {
-	var orphans []int
-	for _, orphan := range p.reap() {
-		if !p.adopted[orphan.pid] {
-			orphans = append(orphans, orphan.pid)
-		}
+// findLateRanks looks for ranks that were started just before the command's end, and had not been noticed.
+func (p *Process) findLateRanks() { p.ranks.lookBelow(p.lateOrphans()) }
+
+// lateOrphans are those that the command's end has brought us. One that came earlier is no rank, though it may have a rank's
+// environment: a daemon that a rank has started. Neither is one that looks like a rank that we know: it came to us because that one
+// has ended. Only a killed command may have been about to start a rank anew that had ended before.
+func (p *Process) lateOrphans() []int {
+	var since time.Time
+	if p.wasKilled() {
+		since = p.exit.Ended
 	}
-	p.ranks.lookBelow(orphans)
+	var late []int
+	for _, orphan := range p.reap() {
+		is, isRank := p.ranks.identify(orphan.pid)
+		if p.adopted[orphan.pid] || isRank && p.ranks.had(is, since) {
+			continue
+		}
+		late = append(late, orphan.pid)
+	}
+	return late
+}
+
+// expecting tells whether a process may yet become a rank: the command was killed when it had forked it, and it has not executed its own
+// program so far.
+func (p *Process) expecting() (found bool) {
+	if !p.wasKilled() {
+		return false
+	}
+	p.tree.below(p.lateOrphans(), func(pid int) bool {
+		unborn := p.unborn(pid)
+		found = found || unborn
+		return unborn
+	})
+	return found
+}
+
+// unborn tells whether a process was forked not long ago and has not executed anything since, or is at it.
+func (p *Process) unborn(pid int) bool {
+	q, ok := readProcess(pid)
+	if !ok || q.ended() || q.age() > p.options.becoming {
+		return false
+	}
+	if q.forked() {
+		return true
+	}
+	environment, err := readEnvironment(pid)
+	return err == nil && len(environment) == 0
 }
 
 // killAll ends the command and all that is below it, at once. What is started meanwhile, and what does not die, sweep finds.
@@ -245,15 +293,25 @@ func (p *Process) end(doomed []process, s unix.Signal, fate string, met *fates) 
 			to = -q.group
 		}
 		if !done[to] {
-			done[to] = unix.Kill(to, s) == nil
-			_ = unix.Kill(to, unix.SIGCONT) // a stopped process takes no SIGTERM
+			done[to] = deliver(to, s)
 		}
-		if done[to] {
+		had := done[to]
+		if now, ok := readProcess(q.pid); ok && now.start == q.start && now.group != q.group { // it left the group just before
+			had = deliver(q.pid, s) || had
+		}
+		if had {
 			f.Action = fate
 		} else {
 			f.Action = Gone
 		}
 	}
+}
+
+// deliver sends a signal to a process or, to < 0, to a group, also to one that is stopped, and tells whether there was any.
+func deliver(to int, s unix.Signal) bool {
+	sent := unix.Kill(to, s) == nil
+	_ = unix.Kill(to, unix.SIGCONT) // a stopped process takes no SIGTERM
+	return sent
 }
 
 // fates is what happened to whom, in the order in which they were met.

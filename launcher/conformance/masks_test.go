@@ -13,12 +13,14 @@ func masks() []struct{ what, pattern, becomes string } {
 		{"time and pid of glog", `([IWE])\d{8} \d{2}:\d{2}:\d{2}\.\d+ +\d+ `, "$1 TIME PID "},
 		{"time", `\d{4}-\d{2}-\d{2}[T _]\d{2}:\d{2}:\d{2}([.,]\d+)?`, "TIME"},
 		{"time of C++ logs", `\[([IWE])\d{4} \d{2}:\d{2}:\d{2}\.\d+`, "[$1 TIME"},
-		{"pid", `(?i)\b(pid|process|pids)([:= ]+)\d+`, "$1${2}PID"},
+		{"pid", `(?i)\b(pid|process|pids|subprocess)([:= ]+)\d+`, "$1${2}PID"},
 		{"pid of a job", `(?m)^\[(\d)\] \d{2,}`, "[$1] PID"},
 		{"torchrun's folder of logs", `torchelastic_\w{8}`, "torchelastic_X"},
 		{"its folder of one run", `none_\w{8}`, "none_X"},
 		{"duration", `\d+(\.\d+)?(e-\d+)? seconds`, "N seconds"},
 		{"number of a pipe", `pipe:\[\d+\]`, "pipe:[N]"},
+		{"where torchrun just was when it took a signal", `(?m)^Traceback \(most recent call last\):\r?\n(?:[ \t].*\n)+(\S*SignalException: )`, "Traceback\n$1"},
+		{"echo of a key, which the kernel may write before or after what the key's signal makes a command say", `\^[CZ\\]`, ""},
 		{"address in memory", `0x[0-9a-f]{6,}`, "ADDRESS"},
 	}
 }

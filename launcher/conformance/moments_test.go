@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -53,7 +54,7 @@ func TestTorchrunKilledAtAnyMoment(t *testing.T) {
 	for _, m := range randomMoments(t) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			r := begin(t, m, with)
+			r := begin(t, scenario{argv: m.argv}, with)
 			if r.passes(m.after) {
 				for _, p := range r.living() {
 					if p.parent == r.cmd.Process.Pid && p.name != filepath.Base(program(t)) { // its helpers are called like itself
@@ -62,9 +63,13 @@ func TestTorchrunKilledAtAnyMoment(t *testing.T) {
 				}
 			}
 			r.awaitEnd()
-			if left := r.living(); len(left) > 0 {
-				t.Errorf("killed after %v: left are %v", m.after, left)
-			}
+			r.until("all has ended", func() bool {
+				left := r.living() // a helper that torchrun was just running (uname) ends by itself; a rank must have, and none may come later
+				if slices.ContainsFunc(left, func(p process) bool { return p.rank }) {
+					t.Fatalf("killed after %v: left are %v", m.after, left)
+				}
+				return len(left) == 0
+			})
 			r.readable()
 		})
 	}
@@ -77,7 +82,7 @@ func TestOomguardKilledAtAnyMoment(t *testing.T) {
 	for _, m := range randomMoments(t) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			r := begin(t, m, with)
+			r := begin(t, scenario{argv: m.argv}, with)
 			var launched []process
 			if r.passes(m.after) {
 				r.kill(r.cmd.Process.Pid, unix.SIGSTOP) // so that it starts nothing while we look
@@ -101,10 +106,27 @@ func TestOomguardKilledAtAnyMoment(t *testing.T) {
 	}
 }
 
+// TestDieWithOomguard: on request torchrun is told to end when oomguard is killed, once, and ends its ranks as it always does.
+func TestDieWithOomguard(t *testing.T) {
+	t.Parallel()
+	r := begin(t, scenario{argv: torchrun("rank:log"), flags: []string{"--die-with-oomguard"}}, newestTorch(t))
+	ready(2)(r)
+	r.kill(r.cmd.Process.Pid, unix.SIGKILL)
+	r.awaitEnd()
+	r.until("the training has ended", func() bool { return len(r.living()) == 0 })
+	for rank := range 2 {
+		log, err := os.ReadFile(filepath.Join(r.folder, fmt.Sprint("log.", rank)))
+		if err != nil || string(log) != "SIGTERM\n" {
+			t.Errorf("rank %d logged %q, %v", rank, log, err)
+		}
+	}
+	r.readable()
+}
+
 // begin starts oomguard with a training.
-func begin(t *testing.T, m moment, with torch) *run {
+func begin(t *testing.T, s scenario, with torch) *run {
 	t.Helper()
-	r := &run{T: t, scenario: scenario{argv: m.argv}, wrapped: true, folder: t.TempDir(), runs: t.TempDir(), ended: make(chan struct{})}
+	r := &run{T: t, scenario: s, wrapped: true, folder: t.TempDir(), runs: t.TempDir(), ended: make(chan struct{})}
 	r.port = fmt.Sprint(freePort(t))
 	r.prepare(with)
 	r.start()

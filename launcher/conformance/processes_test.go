@@ -15,6 +15,7 @@ type process struct {
 	pid    int
 	name   string
 	parent int
+	rank   bool // known as a rank of a training by its environment
 }
 
 // living are the processes that have the run's mark in the environment that they were started with.
@@ -26,7 +27,8 @@ func marked(variable string) []process {
 	paths, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, path := range paths {
 		environment, err := os.ReadFile(path) // a process that has ended has none
-		if err != nil || !bytes.Contains(append([]byte{0}, environment...), []byte("\x00"+variable+"\x00")) {
+		environment = append([]byte{0}, environment...)
+		if err != nil || !bytes.Contains(environment, []byte("\x00"+variable+"\x00")) {
 			continue
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
@@ -35,7 +37,7 @@ func marked(variable string) []process {
 		}
 		if fields := stat(pid); fields != nil {
 			parent, _ := strconv.Atoi(fields[2])
-			found = append(found, process{pid, fields[0], parent})
+			found = append(found, process{pid, fields[0], parent, bytes.Contains(environment, []byte("\x00RANK="))})
 		}
 	}
 	return found

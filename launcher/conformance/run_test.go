@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"oomguard/launcher"
 )
 
 // patience bounds a run that hangs: torchrun itself waits 30 s for ranks that do not end, and on a busy machine takes as long to start.
@@ -353,8 +355,14 @@ func (r *run) checkRecorded() {
 	if err != nil {
 		r.Fatal(err)
 	}
-	var report struct{ Exit *struct{ Code int } }
+	var report struct{ Exit *launcher.Exit }
 	if err := json.Unmarshal(text, &report); err != nil || report.Exit == nil {
 		r.Errorf("%s: %v, exit %v", paths[0], err, report.Exit)
+		return
+	}
+	for rank, code := range r.ends {
+		if !slices.ContainsFunc(report.Exit.Ranks, func(e launcher.RankExit) bool { return e.Rank == rank && e.Known && e.Code == code }) {
+			r.Errorf("the report does not say that rank %d ended with %d: %+v", rank, code, report.Exit.Ranks)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,6 +32,8 @@ type scenario struct {
 	orphans int
 	// stays is how many processes of the command are meant to outlive it, also under oomguard.
 	stays int
+	// ends are how the report has to say that ranks ended, by rank: an exit code, or -N for signal N.
+	ends map[int]int
 	// ownWords: oomguard speaks on stdout and stderr in place of the shell (a command that does not exist): these are not compared.
 	ownWords bool
 	// newestOnly: what is looked at does not exist in old versions, or does not depend on the version.
@@ -95,35 +98,30 @@ func state(letters string) step {
 	}
 }
 
-// twice waits until a rank has logged a line two times.
-func twice(line string) step {
-	return func(r *run) { r.until("logged twice", func() bool { return r.timesLogged(0, line) == 2 }) }
+// times waits until a rank has logged a line so many times.
+func times(n, rank int, line string) step {
+	return func(r *run) { r.until("logged again", func() bool { return r.timesLogged(rank, line) == n }) }
 }
 
 // touch makes a file.
 func touch(name string) step { return func(r *run) { r.write(name, "") } }
 
-// waitsFor waits until the command, which says nothing by itself, is in a state and in the terminal's foreground or not.
-func waitsFor(what string, holds func(command process) bool) step {
+// sleeps waits until a program that says nothing by itself, the last one that the command starts, is executed and waits. What a shell has
+// said before that tells nothing: it may not have started the program, or the child have executed it, and a Ctrl-C may reach only the shell.
+func sleeps(name string) step {
 	return func(r *run) {
-		r.until(what, func() bool {
-			for _, p := range r.living() {
-				if p.name == r.argv[0] && holds(p) {
-					return true
-				}
-			}
-			return false
+		r.until(name+" waits", func() bool {
+			return slices.ContainsFunc(r.living(), func(p process) bool { return p.name == name && inState(p.pid, "S") })
 		})
 	}
 }
 
-// stops waits until the command has been stopped.
-func stops() step {
-	return waitsFor("it is stopped", func(p process) bool { return inState(p.pid, "T") })
+// resumed waits until the shell, which tells of fg before it does it, has given the terminal away: it would get the keys itself.
+func resumed() step {
+	return func(r *run) {
+		r.until("the job is in the foreground", func() bool { return r.foreground() != r.cmd.Process.Pid })
+	}
 }
-
-// reads waits until a cat sleeps in the terminal.
-func reads() step { return waitsFor("it reads", func(p process) bool { return inState(p.pid, "S") }) }
 
 // hangUp takes the terminal away.
 func hangUp() step { return func(r *run) { r.keys.Close() } }

@@ -82,6 +82,16 @@ func (s *screen) control(do func(fd int) error) {
 	}
 }
 
+// foreground is the process group that gets the keys.
+func (s *screen) foreground() (group int) {
+	s.Helper()
+	s.control(func(fd int) (err error) {
+		group, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+		return err
+	})
+	return group
+}
+
 func (s *screen) press(keys string) {
 	s.Helper()
 	if _, err := s.keys.WriteString(keys); err != nil {

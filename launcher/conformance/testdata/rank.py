@@ -95,6 +95,8 @@ if what == "uninterruptible":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if what == "facts":
     facts()
+if what == "restart":
+    log("attempt %d" % attempt)  # the agent ends it as soon as another one has failed
 ready()
 if what == "exit":
     sys.exit(int(value))
@@ -127,7 +129,6 @@ elif what == "read":
         log("read %r" % line)
     log("end of input")
 elif what == "restart":
-    log("attempt %d" % attempt)
     sys.exit(0 if attempt >= int(value) else 3)
 elif what == "flood":
     while True:
