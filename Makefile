@@ -19,7 +19,7 @@ export CGO_LDFLAGS := -Wl,-z,lazy
 LDFLAGS := -X main.linkedVersion=$(VERSION) -extldflags=-Wl,-z,lazy
 GOFLAGS_BUILD := -trimpath -ldflags='$(LDFLAGS)'
 
-.PHONY: all build demo demo-oom test unit lint bench accuracy simulate clean python old-torch FORCE
+.PHONY: all build demo demo-oom test unit lint bench accuracy simulate clean python old-torch launchers FORCE
 
 all: build
 
@@ -33,12 +33,17 @@ FORCE:
 python:
 	@[ -s $(VENV)/where ] && [ -x "$$(cat $(VENV)/where)/torchrun" ] || sh .ci/python.sh "$(PYTHON)" "$(VENV)" "$(TORCH_VERSION)"
 WITH_TORCH = PATH="$$(cat $(VENV)/where):$$PATH"
-TEST_PYTHON = OOMGUARD_TEST_PYTHON="$$(cat $(VENV)/where)/python" OOMGUARD_TEST_OLD_PYTHON="$$(sed 's|$$|/python|' $(OLD)/where 2>/dev/null)"
+TEST_PYTHON = OOMGUARD_TEST_PYTHON="$$(cat $(VENV)/where)/python" OOMGUARD_TEST_LAUNCHERS="$$(cat $(LAUNCHERS)/where 2>/dev/null)" OOMGUARD_TEST_OLD_PYTHON="$$(sed 's|$$|/python|' $(OLD)/where 2>/dev/null)"
 
 # old-torch: $(OLD)/where names the folder of the oldest PyTorch that this machine can install; it is empty where there is none.
 OLD := $(VENV)/old
 old-torch:
 	@[ -s $(OLD)/where ] && [ -x "$$(cat $(OLD)/where)/torchrun" ] || sh .ci/old-torch.sh $(OLD)
+
+# launchers: $(LAUNCHERS)/where names the folder of the real accelerate and deepspeed, beside that torch.
+LAUNCHERS := $(VENV)/launchers
+launchers: python
+	@[ $(LAUNCHERS)/where -nt .ci/launchers.txt ] && "$$(cat $(LAUNCHERS)/where)/python" -c '' || sh .ci/launchers.sh "$$(cat $(VENV)/where)/python" $(LAUNCHERS)
 
 demo: build python
 	$(WITH_TORCH) bin/oomguard demo
@@ -46,13 +51,13 @@ demo: build python
 demo-oom: build python
 	$(WITH_TORCH) bin/oomguard demo --oom; test $$? -ne 0
 
-# test: everything that CI runs: formatting, vet, and all tests with the race detector (real torchrun, real signals, a fake NVML).
-test: python old-torch
+# test: everything that CI runs: formatting, vet, and all tests with the race detector (real launchers, real signals, a fake NVML).
+test: python old-torch launchers
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'run gofmt -w'; exit 1; }
 	go vet ./...
 	$(TEST_PYTHON) sh .ci/slurm.sh go test -race -timeout 30m ./...
 
-unit: python old-torch
+unit: python old-torch launchers
 	$(TEST_PYTHON) go test ./...
 
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)

@@ -4,7 +4,8 @@
 # download, 13 MB on disk). Its configuration and logs lie in a folder of their own, which COMMAND finds in OOMGUARD_TEST_SLURM; a Slurm
 # that runs on this machine is not touched.
 #
-# Where that cannot be had COMMAND runs without, and OOMGUARD_TEST_NO_SLURM says why; in CI (CI is set) that is an error.
+# Where that cannot be had COMMAND runs without, and OOMGUARD_TEST_NO_SLURM says why; in CI (CI is set) that is an error. Where Slurm cannot
+# limit a job's memory, OOMGUARD_TEST_NO_SLURM_MEMORY says why.
 set -eu
 
 without() {
@@ -53,6 +54,17 @@ user=$(id -un) host=$(hostname -s)
 port=$((20000 + $$ % 4000 * 3)) # below the ports that the kernel gives away
 mkdir "$dir/state" "$dir/n1" "$dir/n2"
 
+# unlimited: why Slurm cannot limit a job's memory here; nothing where it can.
+unlimited() {
+    if [ ! -d /sys/fs/cgroup/memory ]; then
+        echo "Slurm's control groups are tried where the memory controller is mounted at /sys/fs/cgroup/memory (version 1), which it is not here"
+    elif ! mkdir "/sys/fs/cgroup/memory/oomguard.$$" 2>/dev/null; then
+        echo "/sys/fs/cgroup/memory may not be written here"
+    else
+        rmdir "/sys/fs/cgroup/memory/oomguard.$$"
+    fi
+}
+
 stop() {
     trap - EXIT INT TERM HUP
     scancel --user="$user" >/dev/null 2>&1 || true
@@ -72,11 +84,13 @@ stop() {
         done
         kill -9 "$pid" 2>/dev/null || true
     done
+    find /sys/fs/cgroup/*/slurm_n[12] -depth -type d -exec rmdir {} + 2>/dev/null || true
     rm -rf "$dir"
 }
 
 # ProctrackType differs: on n1 Slurm signals every process of a step, on n2 only the process group that it has started, as
-# proctrack/cgroup does on most clusters.
+# proctrack/cgroup does on most clusters. n2 also limits the memory of a job, where it can. Nodes are said to have more memory than any
+# machine, so that jobs do not wait for it.
 configuration() {
     cat <<CONF
 ClusterName=test
@@ -88,12 +102,14 @@ AuthType=auth/munge
 AuthInfo=socket=$dir/munge.sock
 CredType=cred/munge
 ProctrackType=proctrack/$1
-TaskPlugin=task/none
+TaskPlugin=task/$2
 MpiDefault=none
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
+SelectTypeParameters=CR_Core_Memory
+DefMemPerNode=4000
+SlurmdParameters=config_overrides
 DebugFlags=NO_CONF_HASH
 ReturnToService=2
 KillWait=30
@@ -103,15 +119,19 @@ SlurmctldPidFile=$dir/slurmctld.pid
 SlurmdPidFile=$dir/%n.pid
 SlurmctldLogFile=$dir/slurmctld.log
 SlurmdLogFile=$dir/%n.log
-NodeName=n1,n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 1)),$((port + 2)) CPUs=$(nproc)
+NodeName=n1,n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 1)),$((port + 2)) CPUs=$(nproc) RealMemory=1000000
 PartitionName=test Nodes=ALL Default=YES State=UP OverSubscribe=FORCE:4
 CONF
 }
 
 trap stop EXIT
 trap 'exit 130' INT TERM HUP
-configuration linuxproc > "$dir/slurm.conf"
-configuration pgid > "$dir/n2.conf"
+configuration linuxproc none > "$dir/slurm.conf"
+OOMGUARD_TEST_NO_SLURM_MEMORY=$(unlimited)
+export OOMGUARD_TEST_NO_SLURM_MEMORY
+[ -z "$OOMGUARD_TEST_NO_SLURM_MEMORY" ] || echo "slurm.sh: NOT RUN: the test of an OOM kill by a job's memory limit: $OOMGUARD_TEST_NO_SLURM_MEMORY" >&2
+configuration pgid "$([ -n "$OOMGUARD_TEST_NO_SLURM_MEMORY" ] && echo none || echo cgroup)" > "$dir/n2.conf"
+echo ConstrainRAMSpace=yes > "$dir/cgroup.conf"
 head -c 1024 /dev/urandom > "$dir/munge.key"
 chmod 400 "$dir/munge.key"
 chmod 711 "$dir"

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"oomguard/monitor/gpu"
 	"oomguard/monitor/report"
 	"oomguard/preflight"
+	"oomguard/preflight/job"
 )
 
 func runCommand(env environment) *cli.Command {
@@ -135,6 +138,21 @@ func helperPIDs(devices gpu.Source) []int {
 	return nil
 }
 
+// singleRank recognises the training process of a launcher that starts only one and tells it no rank: Python with the script and its
+// arguments, as the launcher's command line ends with them. Nil for other jobs.
+func singleRank(j *job.Job) func(argv []string) bool {
+	if !j.OneProcess || !j.Script.Known {
+		return nil
+	}
+	module, isModule := strings.CutPrefix(j.Script.Value, "-m ")
+	words := []string{module}
+	if isModule {
+		words = []string{"-m", module}
+	}
+	words = append(words, j.ScriptArgs...)
+	return func(argv []string) bool { return len(argv) > 1 && slices.Equal(argv[1:], words) }
+}
+
 // announce prints the checklist before the start, always as text on stderr: stdout is the training's.
 func (s *session) announce(out output) {
 	page := report.Announcement{Estimate: s.doc.Estimate, EstimateError: s.doc.EstimateError, Outcome: s.outcome}
@@ -176,7 +194,7 @@ func (s *session) launch(devices gpu.Source, out output) error {
 		Stdin: s.env.stdin, Stdout: relay.Stdout, Stderr: relay.Stderr,
 	}, launcher.Options{
 		KillAfter: s.cli.Duration("kill-after"), DieWithUs: s.cli.Bool("die-with-oomguard"), WholeJob: s.env.getenv("SLURM_JOB_ID") != "",
-		Exclude: func() []int { return append(helperPIDs(devices), relay.PID()) },
+		Exclude: func() []int { return append(helperPIDs(devices), relay.PID()) }, SingleRank: singleRank(s.prep.job),
 		LeftBehind: func(n int) {
 			s.say("the command has ended and %d of its ranks go on; ending them (SIGTERM, and SIGKILL after %s)", n, launcher.DefaultGrace)
 		},

@@ -18,7 +18,7 @@ func reasons() map[string]string {
 	return map[string]string{
 		"PYTHONPATH":             "its first folder holds the probe, which each rank loads when it imports torch",
 		"OOMGUARD_PROBE_DIR":     "where each rank's probe writes what it sees",
-		"OOMGUARD_SINGLE":        "plain Python has neither RANK nor LOCAL_RANK, and is the one rank all the same",
+		"OOMGUARD_SINGLE":        "a single process, as plain Python, has neither RANK nor LOCAL_RANK, and is the one rank all the same",
 		"OOMGUARD_OWNER":         "it is that of an oomguard around this one",
 		"MALLOC_MMAP_THRESHOLD_": demo,
 		"MALLOC_TRIM_THRESHOLD_": demo,
@@ -32,7 +32,7 @@ func (s *session) commandEnv(probeDir string) []string {
 	env := s.env.environ
 	if probeDir != "" {
 		env = probe.Env(env, probeDir)
-		if s.prep.job.Launcher.Or("") == "python" {
+		if j := s.prep.job; j.Launcher.Or("") == "python" || j.OneProcess {
 			env = append(env, "OOMGUARD_SINGLE=1")
 		}
 	}

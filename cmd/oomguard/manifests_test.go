@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -281,6 +282,28 @@ func containerOf(t *testing.T, m manifest) (words []string, env map[string]strin
 	return words, env
 }
 
+// wrappedWords is the command that oomguard starts, and the status that it gives when memory ran out; 0: the command's own.
+func wrappedWords(t *testing.T, file string, words []string) (command []string, oomExitCode int) {
+	t.Helper()
+	for i, word := range words {
+		if code, given := strings.CutPrefix(word, "--oom-exit-code="); given {
+			n, err := strconv.Atoi(code)
+			if err != nil || n < 1 || n > 255 || slices.Contains(ownStatuses(), n) {
+				t.Errorf("%s: %s is refused", file, word)
+			}
+			oomExitCode = n
+		}
+		if word == "--" {
+			command = words[i+1:]
+			break
+		}
+	}
+	if words[0] != "oomguard" || words[1] != "run" || len(command) == 0 || !slices.Contains(launcherWords(), command[0]) {
+		t.Fatalf("%s runs %q", file, words)
+	}
+	return command, oomExitCode
+}
+
 // TestManifestsMean: what oomguard and Kubernetes make of the examples: two nodes that share one run folder, time for the report, and
 // policies that see torchrun's own status.
 func TestManifestsMean(t *testing.T) {
@@ -294,16 +317,14 @@ func TestManifestsMean(t *testing.T) {
 			t.Errorf("%s: grace %v s, torchrun alone takes 30 s", m.file, grace)
 		}
 		words, env := containerOf(t, m)
-		if words[0] != "oomguard" || !slices.Contains(launcherWords(), words[1]) {
-			t.Errorf("%s runs %q", m.file, words)
-		}
+		words, _ = wrappedWords(t, m.file, words)
 		mounts, _ := json.Marshal(m.get(pod + "containers.0.volumeMounts"))
 		if dir := env["OOMGUARD_DIR"]; dir == "" || !strings.Contains(string(mounts), `"`+dir+`"`) {
 			t.Errorf("%s: OOMGUARD_DIR %q is on no volume: %s", m.file, dir, mounts)
 		}
 		// what the cluster fills in for the second node
 		maps.Copy(env, map[string]string{"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_RDZV_ID": "1d6a", "KUBERNETES_SERVICE_HOST": "10.0.0.1", "POD_NAME": "train-1-abcde"})
-		read := job.Read(job.Sources{Argv: words[1:], Getenv: func(name string) string { return env[name] }, Dir: t.TempDir()})
+		read := job.Read(job.Sources{Argv: words, Getenv: func(name string) string { return env[name] }, Dir: t.TempDir()})
 		var environ []string
 		for name, value := range env {
 			environ = append(environ, name+"="+value)
@@ -318,7 +339,13 @@ func TestManifestsMean(t *testing.T) {
 // TestJobPolicy: the policy of the example names every status that oomguard itself can give, and treats torchrun's as torchrun's.
 func TestJobPolicy(t *testing.T) {
 	actions := map[int]string{}
+	var codes []int
 	for _, m := range manifests(t) {
+		if m.kind() == "Job" || m.kind() == "TrainJob" {
+			words, _ := containerOf(t, m)
+			_, code := wrappedWords(t, m.file, words)
+			codes = append(codes, code)
+		}
 		if m.kind() != "Job" {
 			continue
 		}
@@ -332,7 +359,7 @@ func TestJobPolicy(t *testing.T) {
 			}
 		}
 	}
-	for _, code := range []int{exitUsage, exitRefused, exitCannotStart, exitNotExecutable, exitNotFound} {
+	for _, code := range append(codes, exitUsage, exitRefused, exitCannotStart, exitNotExecutable, exitNotFound) {
 		if actions[code] != "FailJob" {
 			t.Errorf("status %d: %s", code, actions[code])
 		}

@@ -83,7 +83,7 @@ func nodeEnd(part report.Run) report.NodeEnd {
 		failed(part.Started)
 	case e == nil:
 		failed(n.LastSeen)
-	case e.Code == 0:
+	case e.Clean():
 		n.FailedAt = time.Time{} // whatever failed was overcome
 	default:
 		failed(e.Ended)

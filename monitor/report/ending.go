@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,8 +63,14 @@ func exitLine(e launcher.Exit) Block {
 		return Paragraph{Text: fmt.Sprintf("ended with status %d after %s", e.Code, took), Tone: Bad}
 	case !e.Clean():
 		var died []string
+		left := e.Abandoned()
+		for _, s := range left {
+			died = append(died, fmt.Sprintf("rank %d was left behind (%s)", s.Rank, s.Action))
+		}
 		for _, r := range e.Failed() {
-			died = append(died, fmt.Sprintf("rank %d %s", r.Rank, how(r)))
+			if !slices.ContainsFunc(left, func(s launcher.Survivor) bool { return s.PID == r.PID }) {
+				died = append(died, fmt.Sprintf("rank %d %s", r.Rank, how(r)))
+			}
 		}
 		return Paragraph{Text: fmt.Sprintf("returned status 0 after %s, but %s", took, strings.Join(died, ", ")), Tone: Bad}
 	}

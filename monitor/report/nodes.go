@@ -47,7 +47,7 @@ func (n NodeEnd) how() (string, Tone) {
 		return "no end recorded", Caution
 	case n.Exit == nil:
 		return "no end recorded; last seen " + clock(n.LastSeen), Caution
-	case n.Exit.Code == 0:
+	case n.Exit.Clean():
 		return "ended well", Good
 	}
 	text := fmt.Sprintf("status %d", n.Exit.Code)

@@ -134,6 +134,10 @@ func TestEndings(t *testing.T) {
 	}{
 		{"well", func(r *Run) { r.Exit.Code, r.Exit.Ranks = 0, nil }, "ended well (status 0) after 1m30s"},
 		{"status 0 and dead ranks", func(r *Run) { r.Exit.Code = 0 }, "returned status 0 after 1m30s, but rank 0 exit status 1, rank 1 killed by signal 15 (SIGTERM)"},
+		{"status 0 and a rank left behind", func(r *Run) {
+			r.Exit.Code, r.Exit.Survivors = 0, []launcher.Survivor{{PID: r.Exit.Ranks[0].PID, Name: "python", Action: launcher.Killed}}
+			r.Exit.Ranks = r.Exit.Ranks[:1]
+		}, "returned status 0 after 1m30s, but rank 0 was left behind (killed)\n"},
 		{"attempts", func(r *Run) { r.Exit.Ranks[2].Attempt = 1 }, "attempt 0 (started anew):"},
 		{"told by the launcher", func(r *Run) { r.Exit.Ranks[0].Told = true }, "pid 11): exit status 1, as the launcher says"},
 		{"error file", func(r *Run) { r.Exit.Ranks[0].Error = &launcher.RankError{Message: "ValueError: bad\nsecond line"} }, "rank 0 wrote: ValueError: bad\n"},
