@@ -19,7 +19,7 @@ export CGO_LDFLAGS := -Wl,-z,lazy
 LDFLAGS := -X main.linkedVersion=$(VERSION) -extldflags=-Wl,-z,lazy
 GOFLAGS_BUILD := -trimpath -ldflags='$(LDFLAGS)'
 
-.PHONY: all build demo demo-oom test unit lint bench accuracy simulate clean python old-torch launchers FORCE
+.PHONY: all build demo demo-oom test unit lint bench accuracy measure simulate clean python old-torch launchers FORCE
 
 all: build
 
@@ -73,6 +73,11 @@ bench: python
 # accuracy: the estimator against the cases in testdata, error by group.
 accuracy:
 	go test -run 'Accuracy|Simulated' -v ./preflight/estimate
+
+# measure: trainings of published models on this machine's GPU (10 minutes on an H200), stage by stage: makes anew what TestMeasuredOnGPU compares with.
+# Needs transformers, peft, accelerate and nvidia-ml-py beside torch, and bitsandbytes, deepspeed and liger-kernel for the cases that use them.
+measure: python
+	$(WITH_TORCH) python preflight/estimate/lab/measure.py --out preflight/estimate/testdata/measured_gpu.json
 
 # simulate: trainings of small models of every family, counted without a GPU (preflight/estimate/lab): makes anew what
 # TestSimulated* compare with. Takes an hour or two. optimizers.py names the optimizer packages that it did not find. Needs transformers, peft and accelerate beside torch (made with 5.24.0,

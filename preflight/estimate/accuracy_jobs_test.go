@@ -103,6 +103,11 @@ func (r measuredRow) versions(j *job.Job) {
 	if strings.Contains(r.Framework, "torchtitan") && (strings.Contains(r.Framework, "2024") || strings.Contains(r.Framework, "early 2025")) {
 		j.Versions["torchtitan"] = "0.0.2" // its first release on PyPI, 0.1.0, is of June 2025
 	}
+	for when, version := range map[string]string{"DeepSpeed-Chat April 2023": "0.9.0", "DeepSpeed, 2025-11": "0.18.2"} { // the release of that time
+		if strings.Contains(r.Framework, when) && j.Versions["deepspeed"] == "" {
+			j.Versions["deepspeed"] = version
+		}
+	}
 	if strings.Contains(r.Framework, "litgpt") && j.Versions["bitsandbytes"] == "" {
 		j.Versions["bitsandbytes"] = "0.42.0" // the one that litgpt asked for through 2024
 	}

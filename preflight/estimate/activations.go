@@ -194,7 +194,7 @@ func (b *block) feedForward(x *tensor, width int64) *tensor {
 	n := b.tokens * width
 	if !b.arch.Gated {
 		up := b.activation(b.linear(x, width, b.present(upModules...)...))
-		return b.linear(up, b.h, b.present(downModules...)...)
+		return b.linear(b.dropout(up, b.arch.ActivationDropout), b.h, b.present(downModules...)...)
 	}
 	var gate, up *tensor
 	if fused := b.present(bothModules...); len(fused) > 0 {
@@ -208,7 +208,11 @@ func (b *block) feedForward(x *tensor, width int64) *tensor {
 		y := b.add(op{name: "activation", in: []*tensor{gate, up}, saves: []*tensor{gate, up}}, n, b.c)
 		return b.linear(y, b.h, b.present(downModules...)...)
 	}
-	return b.linear(b.product(b.activation(gate), up), b.h, b.present(downModules...)...)
+	if b.liger.glu {
+		return b.linear(b.ligerGLU(gate, up), b.h, b.present(downModules...)...)
+	}
+	y := b.dropout(b.product(b.activation(gate), up), b.arch.ActivationDropout)
+	return b.linear(y, b.h, b.present(downModules...)...)
 }
 
 // experts sends each token to some of the experts, as transformers 5 does by default: sorted copies of the tokens, grouped matrix products
@@ -289,7 +293,7 @@ func (b *block) ending() *graph {
 	b.graph = newGraph(b.tokens*b.h, b.output.width)
 	x := b.input
 	if !b.arch.PostNorm {
-		x = b.norm(x, b.h)
+		x = b.lastNorm(x)
 	}
 	b.hidden = x
 	if i := slices.IndexFunc(b.base, isTransform); b.arch.LogitsWidth == b.arch.Vocab && i >= 0 {
@@ -300,8 +304,24 @@ func (b *block) ending() *graph {
 		}
 		x = b.norm(b.activation(y), width)
 	}
+	if lossRules[b.loss].gradientsAtLoss { // keeps gradients instead of the head's input
+		b.output = b.add(op{name: "loss", in: []*tensor{x}}, 0, b.w)
+		return b.graph
+	}
+	if b.arch.PooledLogits { // the head reads one state of a sequence, as a view of all
+		x = b.split(x, b.batch*b.h)[0]
+	}
 	b.output = b.matrix(x, 0, 0)
 	return b.graph
+}
+
+// lastNorm is the norm behind the layers, and T5's dropout behind that.
+func (b *block) lastNorm(x *tensor) *tensor {
+	x = b.norm(x, b.h)
+	if b.quirk.finalDropout {
+		x = b.dropout(x, b.arch.HiddenDropout)
+	}
+	return x
 }
 
 // transform is the key of the adapter on that dense layer.

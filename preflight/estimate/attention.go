@@ -81,6 +81,9 @@ func (b *block) rotated(x *tensor) *tensor {
 	if b.compiled {
 		return b.add(op{name: "rotate", in: []*tensor{x}}, x.n, x.width)
 	}
+	if b.liger.rope {
+		return b.ligerRotated(x)
+	}
 	width := max(x.width, b.stream)
 	y := x
 	if b.quirk.rotary32 {
@@ -107,6 +110,9 @@ func (b *block) core(q, k, v *tensor) *tensor {
 		return b.eagerCore(q, k, v, named)
 	}
 	q, k, v = b.lowered(q), b.lowered(k), b.lowered(v)
+	if b.unfused(q, grouped && k.n < q.n, masked) {
+		return b.mathCore(q, k, v)
+	}
 	width := q.width
 	out := &tensor{n: b.tokens * b.valueWidth(), width: width}
 	o := op{name: "core", in: []*tensor{q, k, v}, out: []*tensor{out}, saves: []*tensor{q, k, v, out}, extra: 4 * b.tokens * b.heads}
@@ -119,15 +125,54 @@ func (b *block) core(q, k, v *tensor) *tensor {
 		o.extra += width * b.batch * b.seq * b.seq // the additive mask that each layer makes of the boolean one
 	}
 	b.ops = append(b.ops, o)
-	if b.quirk.bothOrders && !b.compiled && (b.cpu() || !masked && b.c < 4) { // memory-efficient attention has an order of its own
+	if b.quirk.bothOrders && !b.liger.rope && !b.compiled && (b.cpu() || !masked && b.c < 4) { // memory-efficient attention has an order of its own
 		return b.copied(out)
 	}
 	return out
 }
 
+// unfused says that scaled_dot_product_attention finds no fused kernel for what it is given: among CUDA's only FlashAttention takes heads that
+// share keys, and it wants 16 bits and no mask; none takes tensors that would have to be broadcast
+// (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp). Seen on an H200 with torch 2.11 (testdata/measured_gpu.json).
+func (b *block) unfused(q *tensor, grouped, masked bool) bool {
+	return b.kind == "sdpa" && !b.cpu() && !b.compiled && (grouped && (q.width >= 4 || b.quirk.broadcasts && masked) || b.permutedBias())
+}
+
+// permutedBias says that the mask has the heads as its last dimension in memory, which no fused kernel reads (check_last_dim_stride_equals_1_dense in
+// aten/src/ATen/native/transformers/sdp_utils_cpp.h): T5's own bias comes out of an embedding so, and transformers hands it over as it is before 5.20
+// (integrations/sdpa_attention.py: create_position_bias_mask). The zeros of attention across stacks are contiguous.
+func (b *block) permutedBias() bool {
+	return b.arch.PositionBias && b.keys == 0 && b.older("transformers", 5, 20)
+}
+
+// mathCore is attention as PyTorch computes it without a fused kernel (aten/src/ATen/native/transformers/attention.cpp): in fp32, with keys and values
+// repeated for every head, and with scores and probabilities as tensors.
+func (b *block) mathCore(q, k, v *tensor) *tensor {
+	dtype := q.width
+	q, k, v = b.cast(q, 4), b.cast(k, 4), b.cast(v, 4)
+	if !b.quirk.broadcasts && k.n < q.n {
+		k, v = b.repeated(k), b.repeated(v)
+	}
+	scale := func(x *tensor) *tensor { return b.add(op{name: "core", in: []*tensor{x}}, x.n, 4) }
+	q, k = scale(q), scale(k)
+	if b.quirk.broadcasts { // by the products
+		k, v = b.repeated(k), b.repeated(v)
+	}
+	n := b.tokens * b.heads * b.seq
+	scores := b.add(op{name: "core", in: []*tensor{q, k}, saves: []*tensor{q, k}}, n, 4)
+	probs := b.add(op{name: "core", in: []*tensor{scores}}, n, 4)
+	softmax := &b.ops[len(b.ops)-1]
+	softmax.saves = []*tensor{probs}
+	softmax.out = append(softmax.out, &tensor{n: n, width: 1}) // rows without a key are looked for (_safe_softmax)
+	probs = b.dropout(probs, b.arch.AttentionDropout)
+	out := b.add(op{name: "core", in: []*tensor{probs, v}, saves: []*tensor{probs, v}}, b.tokens*b.valueWidth(), 4)
+	return b.copied(b.cast(out, dtype))
+}
+
 // eager says that scores are built: no fused kernel caps them.
 func (b *block) eager() bool {
-	return strings.HasPrefix(b.kind, "eager") || (b.quirk.eagerOnly || b.arch.AttentionSoftcap) && b.kind == "sdpa"
+	eagerOnly := b.quirk.eagerOnly || b.arch.AttentionSoftcap || b.arch.PositionBias && b.older("transformers", 5, 15)
+	return strings.HasPrefix(b.kind, "eager") || eagerOnly && b.kind == "sdpa"
 }
 
 // valueWidth is the width of attention's output.

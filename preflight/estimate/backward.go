@@ -12,18 +12,20 @@ func (m *builder) backward() []Components {
 		return m.fsdpBackward()
 	}
 	all, grads := m.layout.grads, m.unitGradients()
-	at := func(produced, activations, logits, live int64) Components {
-		c := m.inBackward(m.layout.backward)
-		c[Gradients], c[Activations], c[Logits] = min(produced, all), activations, logits
-		c[Temporaries] += live
-		if m.layout.gradsResident { // what this pass produces comes on top until it is accumulated
-			c[Gradients] = all
+	with := func(communication int64) momentAt {
+		return func(produced, activations, logits, live int64) Components {
+			c := m.inBackward(communication)
+			c[Gradients], c[Activations], c[Logits] = min(produced, all), activations, logits
+			c[Temporaries] += live
+			if m.layout.gradsResident { // what this pass produces comes on top until it is accumulated
+				c[Gradients] = m.residentGradients()
+			}
+			return c
 		}
-		return c
 	}
-	out := m.backwardStart(at, grads.final)
+	out := m.backwardStart(with(m.layout.backwardStart), grads.final)
 	top, bottom := m.ends()
-	out = append(out, m.walkLayers(m.awaiting(at, grads.tied), top, bottom, grads)...)
+	out = append(out, m.walkLayers(m.awaiting(with(m.layout.backward), grads.tied), top, bottom, grads)...)
 	end := m.inBackward(m.layout.backwardEnd)
 	end[Gradients], end[Activations], end[Logits] = all, bottom, m.loss.held
 	end[Temporaries] += m.lastGradients(grads)
@@ -62,9 +64,17 @@ type momentAt = func(produced, activations, logits, live int64) Components
 // backwardStart is the loss's own peak, and the head's matrix product.
 func (m *builder) backwardStart(at func(produced, activations, logits, live int64) Components, final int64) []Components {
 	return []Components{
-		at(0, m.activations(), m.loss.backward, m.castCache()+m.loss.working),
-		at(final, m.activations(), m.loss.gradient, m.castCache()+m.fresh(final)),
+		at(0, m.activations(), m.loss.backward, m.headCopy()+m.loss.working),
+		at(final, m.activations(), m.loss.gradient, m.headCopy()+m.fresh(final)),
 	}
+}
+
+// headCopy is the part of castCache that the loss keeps for backward.
+func (m *builder) headCopy() int64 {
+	if lossRules[m.scenario.loss].gradientsAtLoss {
+		return 0
+	}
+	return m.castCache()
 }
 
 // inBackward is the states and the working memory of backward, without gradients.
@@ -157,6 +167,8 @@ func (m *builder) lastGradients(g unitGradients) int64 {
 	switch {
 	case !m.trainsEnds():
 		return 0
+	case g.tied > 0 && lossRules[m.scenario.loss].gradientsAtLoss: // the loss returns a gradient that can be added to in place
+		return g.tied + m.fresh(g.tied) + m.precision.stream*m.arch.Hidden*m.tokens()
 	case g.tied > 0 && m.layout.gradsResident:
 		return 3 * g.tied
 	case g.tied > 0:

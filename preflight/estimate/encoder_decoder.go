@@ -75,7 +75,7 @@ func encoderEmbeddingNorm(w weight) bool {
 func (b *block) encoderEnding() *graph {
 	width := b.output.width
 	b.graph = newGraph(b.tokens*b.h, width)
-	b.output = b.norm(b.input, b.h)
+	b.output = b.lastNorm(b.input)
 	return b.graph
 }
 
@@ -90,7 +90,7 @@ func (b *block) biasBytes(checkpointed bool) int64 {
 	switch {
 	case checkpointed:
 		return b.ownBias() + across
-	case b.kind == "sdpa":
+	case b.kind == "sdpa" && !b.eager():
 		return 8*b.seq*b.seq + across
 	}
 	return 8 * b.seq * b.seq

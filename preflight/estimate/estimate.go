@@ -56,12 +56,13 @@ func (e *Estimate) judge(in Input) {
 // A prediction is the worst rank's stages, and what the interval needs besides.
 type prediction struct {
 	*scenario
-	overhead overhead
-	stages   []StageMemory
-	peak     StageMemory
-	ranks    []Rank
-	moments  [][]moment // by pipeline stage
-	logits   int64      // the worst rank's at their largest
+	overhead  overhead
+	stages    []StageMemory
+	peak      StageMemory
+	allocated int64 // the worst rank's most in any stage
+	ranks     []Rank
+	moments   [][]moment // by pipeline stage
+	logits    int64      // the worst rank's at their largest
 }
 
 // predict walks all pipeline stages and keeps the worst.
@@ -82,16 +83,17 @@ func predict(in Input) (*prediction, error) {
 			return nil, err
 		}
 		stages := s.timeline(moments, p.overhead)
-		peak := stages[0]
+		peak, allocated := stages[0], int64(0)
 		for _, m := range stages {
+			allocated = max(allocated, m.AllocatedBytes) // which another stage may have than the device's peak
 			if m.DeviceBytes > peak.DeviceBytes {
 				peak = m
 			}
 		}
 		p.moments, peaks = append(p.moments, moments), append(peaks, peak)
-		p.ranks = append(p.ranks, Rank{PipelineStage: int(stage), AllocatedBytes: peak.AllocatedBytes, DeviceBytes: peak.DeviceBytes})
+		p.ranks = append(p.ranks, Rank{PipelineStage: int(stage), AllocatedBytes: allocated, DeviceBytes: peak.DeviceBytes})
 		if stage == 0 || peak.DeviceBytes > p.peak.DeviceBytes {
-			p.stages, p.peak, p.logits = stages, peak, largestLogits(moments)
+			p.stages, p.peak, p.allocated, p.logits = stages, peak, allocated, largestLogits(moments)
 		}
 	}
 	if s.pp > 1 {
@@ -133,8 +135,8 @@ func (s *scenario) whyWorst(worst int, peaks []StageMemory) string {
 
 func (p *prediction) perGPU() PerGPU {
 	return PerGPU{
-		AllocatedBytes: p.peak.AllocatedBytes,
-		ReservedBytes:  p.peak.AllocatedBytes + p.peak.Components[Fragmentation],
+		AllocatedBytes: p.allocated,
+		ReservedBytes:  max(p.allocated, p.peak.AllocatedBytes+p.peak.Components[Fragmentation]),
 		DeviceBytes:    p.peak.DeviceBytes,
 		PeakStage:      p.peak.Stage,
 		Components:     p.peak.Components,

@@ -97,8 +97,8 @@ func TestOptimizerIsTheBottleneckWith47Percent(t *testing.T) {
 	in := paramsOnly(7*gb, func(j *job.Job) { j.GradAccum, j.Optimizer = known(2), known("adamw_fused") })
 	in.Options.ActivationBytes, in.Options.ContextBytes = 6*gb, 1*gb
 	e := run(t, in)
-	if share(e.PerGPU.Components) != 47 || e.Bottleneck != "optimizer" || e.PerGPU.PeakStage != Backward {
-		t.Errorf("share %v %%, bottleneck %s at %s: want 47 %%, optimizer, backward", share(e.PerGPU.Components), e.Bottleneck, e.PerGPU.PeakStage)
+	if share(e.PerGPU.Components) != 47 || e.Bottleneck != "optimizer" || e.PerGPU.PeakStage != Forward { // backward begins with the same
+		t.Errorf("share %v %%, bottleneck %s at %s: want 47 %%, optimizer, forward", share(e.PerGPU.Components), e.Bottleneck, e.PerGPU.PeakStage)
 	}
 	for component, want := range map[Component]int64{Parameters: 14 * gb, MasterWeights: 28 * gb, Gradients: 14 * gb, Optimizer: 56 * gb, Activations: 6 * gb, Context: 1 * gb} {
 		if got := e.PerGPU.Components[component]; got != want {

@@ -28,6 +28,8 @@ type op struct {
 	passes  bool      // the gradient of the output is the gradient of every input: additions, views, and sums over copies
 	folds   bool      // a matrix product of more than two dimensions, whose input's gradient is a view of a flat one
 	holds   []*tensor // alive while the op runs forward, because a variable of the Python code still names them
+	// overwrites: the gradients of the inputs are written over what the op keeps.
+	overwrites bool
 }
 
 // A graph is a piece of a model's forward pass in the order of execution, from input to output. Two things follow from it: what is kept
@@ -253,11 +255,12 @@ func (f *gradientFlow) through(o op) int64 {
 	}
 	if !o.passes {
 		for _, t := range o.in {
-			g := f.allocate(t.bytes())
-			g.view = o.folds
-			made = append(made, g)
+			f.alive += t.bytes()
+			made = append(made, &gradient{bytes: t.bytes(), view: o.folds})
 		}
-		f.peak = max(f.peak, f.alive+o.temp)
+		if !o.overwrites {
+			f.peak = max(f.peak, f.alive+o.temp)
+		}
 	}
 	for i, t := range o.in {
 		f.deliver(t, made[i])

@@ -51,6 +51,9 @@ func (b *block) embedded(checkpointed bool) int64 {
 	var sum int64
 	if b.autocast {
 		sum += b.c * b.features() // as the convolution reads them
+		if b.w == 4 && !b.frozenEmbeddings() {
+			sum += b.c * count(b.base, isConvolution) // and its weight
+		}
 	}
 	sum += b.convolutions()
 	if !b.frozenEmbeddings() || checkpointed { // checkpointed layers need inputs that require a gradient (enable_input_require_grads)
@@ -66,6 +69,11 @@ func (b *block) embedded(checkpointed bool) int64 {
 		sum += b.c * d * b.h
 	}
 	return sum
+}
+
+// isConvolution finds the weights that make positions out of patches or frames.
+func isConvolution(w weight) bool {
+	return w.unit == embeddingUnit && (len(w.Shape) == 4 || len(w.Shape) == 3 && strings.HasPrefix(w.Module, "conv"))
 }
 
 // convolutions is what Whisper's two keep besides the spectrogram: what each puts out, and the first one's after its GELU.

@@ -101,7 +101,7 @@ func (b *block) matrix(x *tensor, n int64, weights int64) *tensor {
 	width := b.w
 	if b.autocast {
 		width = b.c
-		if b.w == 4 && (b.trainable || b.lora != nil) {
+		if b.w == 4 && b.quant == nil && (b.trainable || b.lora != nil) {
 			o.extra = b.c * weights
 		}
 	}
@@ -164,6 +164,8 @@ func (b *block) norm(x *tensor, width int64) *tensor {
 		return b.compiledNorm(x, rows)
 	case b.megatron(): // Transformer Engine's kernels keep the input and the statistics, for RMSNorm too
 		return b.add(op{name: "norm", in: []*tensor{x}, saves: []*tensor{x}, extra: 8 * rows}, x.n, b.c)
+	case b.arch.NormKind != "layer" && b.liger.norm:
+		return b.ligerNorm(x, rows)
 	case b.arch.NormKind != "layer":
 		return b.rmsNorm(x, rows, width)
 	case b.quirk.pythonNorm:

@@ -7,6 +7,8 @@ import "slices"
 type lossRule struct {
 	// peak of the forward pass, peak of the backward pass
 	forward, backward int64
+	// handed: what the caller of the model makes of its output, in fp32, beside it and what the loss keeps.
+	handed int64
 	// chunk > 0: that many tokens' logits at a time, at 12 bytes each.
 	chunk int64
 	// gradientsAtLoss: the head's gradient and that of its input are computed in the forward pass.
@@ -47,6 +49,7 @@ type lossMemory struct {
 	gradient          int64 // when the head's matrix product runs backward
 	held              int64 // through the rest of backward
 	working           int64 // beside the peak of backward: gradients that are being added up
+	handed            int64 // when the model has returned and its output is turned to fp32; 0: never more than before
 }
 
 // lossMemory is the memory of logits and loss on the last pipeline stage.
@@ -59,6 +62,9 @@ func (r *rank) lossMemory() lossMemory {
 		return lossMemory{}
 	}
 	tokens, vocab := r.tokens(), ceilDiv(width, r.tp)
+	if r.arch.PooledLogits {
+		tokens = r.batch
+	}
 	c := r.precision.compute
 	kind := r.loss
 	if kind == "none" && r.megatron() {
@@ -85,13 +91,7 @@ func (r *rank) lossMemory() lossMemory {
 		}
 		return lossMemory{forward: z, backward: z, working: head}
 	case rule.gradientsAtLoss:
-		// chunks of next_pow2(T / ceil(V/h)) rows, the gradient of the input and that of the head's weight
-		rows := nextPowerOf2(ceilDiv(tokens, ceilDiv(vocab, max(r.arch.Hidden, 1))))
-		grads := tokens * r.arch.Hidden * c
-		if r.trainsEnds() {
-			grads += vocab * r.arch.Hidden * c
-		}
-		return lossMemory{forward: grads + 2*c*rows*vocab, backward: grads, gradient: grads}
+		return r.ligerLoss(tokens, vocab)
 	case rule.backward == 0:
 		return lossMemory{forward: 4 * tokens, backward: 4 * tokens}
 	}
@@ -119,6 +119,7 @@ func (r *rank) lossMemory() lossMemory {
 		backward: rule.backward*tokens*vocab + capped + held,
 		gradient: logits + capped + held,
 		held:     held,
+		handed:   rule.handed * tokens * vocab,
 	}
 }
 
@@ -131,8 +132,9 @@ var sixteenBitLoss = []string{"gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox"}
 func (r *rank) eagerLoss() lossRule {
 	modern := lossRules["none"]
 	switch {
-	case (!r.arch.Causal || r.arch.CrossAttention) && !r.precision.autocast: // masked and sequence-to-sequence models hand their logits to cross entropy as they are
-		return lossRule{forward: 2 * r.precision.compute, backward: 3 * r.precision.compute}
+	case (!r.arch.Causal || r.arch.CrossAttention) && (!r.precision.autocast || !r.cpu()):
+		// masked and sequence-to-sequence models hand their logits to cross entropy as they are
+		return r.plainLoss()
 	case !r.huggingFace() || !r.older("transformers", 4, 50):
 		return modern
 	case r.older("transformers", 4, 48) && !r.precision.autocast && !r.adapters() && slices.Contains(sixteenBitLoss, r.arch.Type):
@@ -143,6 +145,20 @@ func (r *rank) eagerLoss() lossRule {
 		return lossRule{forward: 12, backward: 12}
 	}
 	return lossRule{forward: modern.forward + 4, backward: modern.backward}
+}
+
+// plainLoss is cross entropy over logits of the model's own width: they and log_softmax's output, then that, its gradient and theirs. On a GPU autocast
+// leaves log_softmax in 16 bit, since cross entropy names that dtype (aten/src/ATen/native/LossNLL.cpp), and runs nll_loss on an fp32 copy, which
+// is kept; accelerate then turns the logits that the model puts out into fp32 ones.
+func (r *rank) plainLoss() lossRule {
+	c := r.precision.compute
+	switch {
+	case !r.precision.autocast:
+		return lossRule{forward: 2 * c, backward: 3 * c}
+	case r.huggingFace():
+		return lossRule{forward: 2*c + 4, backward: c + 8, handed: 2*c + 8}
+	}
+	return lossRule{forward: 2*c + 4, backward: c + 8}
 }
 
 func nextPowerOf2(n int64) int64 {

@@ -77,7 +77,7 @@ func (r *rank) offloadOptimizer(l *layout) {
 			"offloaded: master weights, states and fp32 gradients", false)
 	}
 	l.master, l.optimizer = l.master*stay/1000, l.optimizer*stay/1000
-	l.stepTemporaries = l.stepTemporaries * stay / 1000
+	l.stepTemporaries, l.steps = l.stepTemporaries*stay/1000, nil
 	if r.sharding != "zero1" && r.sharded() { // gradient partitions go to the host as they appear
 		if r.sharding == "zero3" && r.offload.Optimizer != "nvme" {
 			l.addHost("the flat buffer of gradient partitions", l.grads, true) // stage3.py: _setup_for_real_optimizer

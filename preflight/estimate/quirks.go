@@ -14,6 +14,7 @@ type quirk struct {
 	noRotary      bool  // no rotary embedding: nothing of it is kept
 	bothOrders    bool  // q and k come out of the rotation in another memory order, so that attention's output is copied
 	expandsHeads  bool  // several shared key and value heads are repeated for every attention implementation
+	broadcasts    bool  // a single key and value head is handed to fused attention as it is
 	eagerOnly     bool  // there is no fused attention
 	norm32        bool  // the norm works in fp32 from beginning to end
 	scalesInput   bool  // RMSNorm multiplies its 16-bit input by the fp32 root instead of the fp32 copy
@@ -30,6 +31,7 @@ type quirk struct {
 	pythonGelu    bool  // an autograd function in Python that keeps its input and needs room to differentiate
 	copiesHeads   bool  // v is copied out of the fused tensor
 	alwaysMasked  bool  // fused attention gets an explicit mask in any case
+	finalDropout  bool  // dropout follows each stack's last norm
 	viewsWeights  bool  // matrix products see a transposed view of the weight, which autocast does not cache
 	maskBuffers   int64 // causal masks [positions, positions] of a byte each that the model holds: one, or one a layer (perLayer)
 }
@@ -47,9 +49,9 @@ var quirks = map[string]quirk{
 	"gpt_neo":             {noRotary: true, eagerOnly: true, scores32: true, returnsScores: true, maskBuffers: perLayer},
 	"bart":                {softmax16: true, wideProbs: true, noRotary: true},
 	"mbart":               {softmax16: true, wideProbs: true, noRotary: true},
-	"t5":                  {softmax16: true, wideProbs: true, noRotary: true, scalesInput: true},
-	"mt5":                 {softmax16: true, wideProbs: true, noRotary: true, scalesInput: true},
-	"umt5":                {softmax16: true, wideProbs: true, noRotary: true, scalesInput: true},
+	"t5":                  {softmax16: true, wideProbs: true, noRotary: true, scalesInput: true, finalDropout: true},
+	"mt5":                 {softmax16: true, wideProbs: true, noRotary: true, scalesInput: true, finalDropout: true},
+	"umt5":                {softmax16: true, wideProbs: true, noRotary: true, scalesInput: true, finalDropout: true},
 	"whisper":             {softmax16: true, wideProbs: true, noRotary: true, bothOrders: true},
 	"vit":                 {noRotary: true},
 	"clip":                {noRotary: true},
@@ -68,7 +70,7 @@ var quirks = map[string]quirk{
 	"qwen3_moe":           {weights16: true},
 	"olmoe":               {weights16: true},
 	"gpt_neox":            {bothOrders: true},
-	"falcon":              {softmax16: true, wideProbs: true, expandsHeads: true, copiesHeads: true, alwaysMasked: true, viewsWeights: true},
+	"falcon":              {softmax16: true, wideProbs: true, expandsHeads: true, broadcasts: true, copiesHeads: true, alwaysMasked: true, viewsWeights: true},
 	"phi":                 {bothOrders: true},
 	"stablelm":            {bothOrders: true},
 	"chatglm":             {bothOrders: true},

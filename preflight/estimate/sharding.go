@@ -3,7 +3,6 @@ package estimate
 import (
 	"slices"
 
-	"oomguard/preflight/job"
 	"oomguard/preflight/model"
 )
 
@@ -25,13 +24,8 @@ type layout struct {
 	backwardStart, backward, rootGradients, backwardEnd int64
 	fsdp                                                *fsdp // nil: not FSDP
 	stepTemporaries                                     int64
-	host                                                []HostPart // what lives in host memory instead
-}
-
-// DeepSpeed's defaults, in elements (deepspeed/runtime/zero/config.py).
-var deepSpeedDefaults = job.DeepSpeed{
-	ReduceBucketSize: 5e8, AllgatherBucketSize: 5e8, PrefetchBucketSize: 5e7, ParamPersistenceThreshold: 1e5,
-	MaxLiveParameters: 1e9, SubGroupSize: 1e9, ContiguousGradients: true,
+	steps                                               []stepPhase // of the optimizer's step, where grads and stepTemporaries do not say it
+	host                                                []HostPart  // what lives in host memory instead
 }
 
 // layout applies the sharding to the rank's weights.
@@ -90,6 +84,11 @@ func (r *rank) replicate(l *layout) {
 	l.persistent = l.grads
 	if slices.Contains(r.job.ScriptArgs, "gradient_as_bucket_view=True") {
 		l.persistent, l.gradsResident, l.gradsPersistent = 0, true, true
+		if r.accum > 1 && r.huggingFace() {
+			// zero_grad(set_to_none=True) cuts gradients and buckets apart; under no_sync new ones are made beside the buckets, until the
+			// last backward pass moves them there (measured: testdata/measured_gpu.json)
+			l.accumulated = 2 * l.grads
+		}
 		return
 	}
 	r.notes.assume("DDP keeps a second copy of the gradients in its buckets", "gradient_as_bucket_view is False by default", false)
@@ -123,59 +122,4 @@ func (r *rank) megatronBuffers(l *layout, n int64) {
 		l.grads += 4 * n
 		l.backwardEnd = 2 * n // without that buffer, gradients are flattened into one tensor to be reduced (distributed.py of 2021)
 	}
-}
-
-// zeroLayout is DeepSpeed's ZeRO.
-func (r *rank) zeroLayout(l *layout, n int64) int64 {
-	ds := r.deepSpeed()
-	part, p := r.shards, r.precision
-	l.master, l.optimizer = ceilDiv(l.master, part), ceilDiv(l.optimizer, part)
-	local := ceilDiv(n, part)
-	l.stepTemporaries = 4 * local // fp32 gradients of the partition (stage_1_and_2.py: single_grad_partition)
-	bucket := ds.ReduceBucketSize * p.grad
-	switch r.sharding {
-	case "zero1", "zero2":
-		if r.older("deepspeed", 0, 4) {
-			bucket = bucket * 9 / 2 // the constructor multiplied the size by 4.5 in 0.3
-		}
-		if ds.OverlapComm {
-			bucket *= 2
-		}
-		l.backwardStart, l.backward, l.backwardEnd = bucket, bucket, bucket // allocated at each backward (setup_buckets)
-		l.step = min(ds.AllgatherBucketSize, n) * p.param
-		if r.sharding == "zero2" {
-			l.grads, l.gradShards = ceilDiv(l.grads, part), part
-		}
-	case "zero3":
-		persistent := r.persistentElements(ds.ParamPersistenceThreshold) * p.param
-		whole := l.params
-		l.params = ceilDiv(l.params, part) + persistent
-		l.grads, l.gradShards = ceilDiv(l.grads, part), part
-		l.gradsResident, l.gradsPersistent = true, true
-		l.persistent = bucket // and the flat gradient buffer: both from init (_setup_for_real_optimizer)
-		live := min(whole-persistent, ds.MaxLiveParameters*min(p.param, p.compute))
-		l.layers, l.forward, l.forwardEnd = live, live, live
-		l.backwardStart, l.backward, l.backwardEnd = live, live, live
-		l.stepTemporaries = 4 * min(local, max(ds.SubGroupSize, 1))
-	}
-	return local
-}
-
-func (r *rank) deepSpeed() job.DeepSpeed {
-	if known := r.job.DeepSpeed.Or(nil); known != nil {
-		ds := *known
-		for _, size := range []*int64{&ds.ReduceBucketSize, &ds.AllgatherBucketSize, &ds.MaxLiveParameters, &ds.SubGroupSize} {
-			*size = min(max(*size, 0), maxParameters) // a file may hold any number
-		}
-		return ds
-	}
-	ds := deepSpeedDefaults
-	ds.OverlapComm = r.sharding == "zero3"
-	r.notes.assume("DeepSpeed's default buckets", "the DeepSpeed configuration is unknown: "+reason(r.job.DeepSpeed), true)
-	return ds
-}
-
-// persistentElements are those of small tensors, which ZeRO-3 never splits.
-func (r *rank) persistentElements(threshold int64) int64 {
-	return count(r.base, func(w weight) bool { return !w.shapeless && w.elements < threshold })
 }

@@ -109,7 +109,7 @@ func (c familyCase) input(t testing.TB, config []byte) Input {
 }
 
 // workspaces is what an estimate holds for cuBLAS in a stage, which the simulation does not see.
-var workspaces = map[Stage]int64{Forward: smallWorkspace, Backward: 2 * smallWorkspace, OptimizerStep: 2 * smallWorkspace}
+var workspaces = map[Stage]int64{Forward: 2 * smallWorkspace, Backward: 2 * smallWorkspace, OptimizerStep: 2 * smallWorkspace}
 
 func moduleNames(v any) []string {
 	switch v := v.(type) {

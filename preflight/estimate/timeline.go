@@ -181,11 +181,21 @@ func (m *builder) keptGradients() int64 {
 func (m *builder) optimizerStep() []Components {
 	c := m.states(m.layout.grads)
 	update, gather := c, c
-	update[Temporaries] = 2*m.workspace + m.library + m.layout.stepTemporaries
-	gather[Temporaries] = 2 * m.workspace
 	update[Activations], gather[Activations] = m.tape.batch, m.tape.batch
+	gather[Temporaries] = 2 * m.workspace
 	gather[Communication] += m.layout.step
-	return []Components{update, gather}
+	steps := m.layout.steps
+	if len(steps) == 0 {
+		steps = []stepPhase{{m.layout.grads, m.layout.stepTemporaries}}
+	} else {
+		gather[Gradients] = m.keptGradients()
+	}
+	out := []Components{gather}
+	for _, s := range steps {
+		update[Gradients], update[Temporaries] = s.gradients, 2*m.workspace+m.library+s.temporaries
+		out = append(out, update)
+	}
+	return out
 }
 
 // forwardEnd is what is left when the forward pass has returned: activations and the loss's saved tensors.
@@ -201,7 +211,7 @@ func (m *builder) atLoss() Components {
 	c := m.states(m.residentGradients())
 	c[Activations] = m.activations()
 	c[Logits] = m.loss.forward
-	c[Temporaries] = m.workspace + m.library + m.cachedCasts() + m.dequant + m.tape.embedding + m.aroundLoss()
+	c[Temporaries] = 2*m.workspace + m.library + m.cachedCasts() + m.dequant + m.tape.embedding + m.aroundLoss()
 	c[Communication] += m.layout.forward
 	return c
 }
@@ -219,7 +229,7 @@ func (m *builder) encoderForward() []Components {
 	}
 	c := m.states(m.residentGradients())
 	c[Activations] = m.tape.outside - e.final
-	c[Temporaries] = m.workspace + m.library + m.dequant + e.trailing
+	c[Temporaries] = 2*m.workspace + m.library + m.dequant + e.trailing
 	c[Communication] += m.layout.forward
 	return []Components{c}
 }
@@ -229,23 +239,33 @@ func (m *builder) encoderForward() []Components {
 func (m *builder) forward() []Components {
 	loss := m.atLoss()
 	if m.layout.fsdp == nil {
-		return append(m.encoderForward(), loss)
+		return append(m.encoderForward(), m.handedOut(), loss)
 	}
 	start := m.betweenSteps() // FSDP 1 still has the gradients of the step before
-	start[Temporaries] = m.workspace + m.library
+	start[Temporaries] = 2*m.workspace + m.library
 	first := loss
 	first[Activations], first[Logits] = 0, 0
 	if m.taped {
 		first[Activations] = m.tape.outside
 	}
-	first[Temporaries] = m.workspace + m.library
+	first[Temporaries] = 2*m.workspace + m.library
 	first[Communication] += m.layout.gather - m.layout.forward
 	layer := loss
 	layer[Activations] -= m.tape.final
 	layer[Logits] = 0
 	layer[Temporaries] += m.tape.trailing - m.aroundLoss()
 	layer[Communication] += m.layout.layers - m.layout.forward
-	return []Components{start, first, layer, loss}
+	return []Components{start, first, layer, loss, m.handedOut()}
+}
+
+// handedOut is the moment at which the model has returned, its own variables and autocast's cache are gone, and its caller turns the output to
+// fp32 (accelerate/utils/operations.py: convert_to_fp32).
+func (m *builder) handedOut() Components {
+	c := m.states(m.residentGradients())
+	c[Activations], c[Logits] = m.activations(), m.loss.handed
+	c[Temporaries] = 2*m.workspace + m.library + m.castCache()
+	c[Communication] += m.layout.forward
+	return c
 }
 
 func (m *builder) activations() int64 {
@@ -268,7 +288,7 @@ func (m *builder) residentGradients() int64 {
 // castCache is the 16-bit copies of fp32 weights that autocast makes outside the layers: those of the head's matrix product, alive until
 // its backward has run. The layers' own are among their activations.
 func (m *builder) castCache() int64 {
-	if !m.precision.autocast || !m.trainsEnds() && (m.quant != nil || m.baseWidth() < 4) {
+	if !m.precision.autocast || !m.trainsEnds() && m.baseWidth() < 4 {
 		return 0
 	}
 	return 2 * (m.linear("") - m.linear(layerUnit))

@@ -89,7 +89,7 @@ type StageMemory struct {
 
 // PerGPU is the peak of the worst rank.
 type PerGPU struct {
-	AllocatedBytes int64      `json:"allocated_bytes"` // as torch.cuda.max_memory_allocated
+	AllocatedBytes int64      `json:"allocated_bytes"` // as torch.cuda.max_memory_allocated: the most of any stage
 	ReservedBytes  int64      `json:"reserved_bytes"`  // as torch.cuda.max_memory_reserved
 	DeviceBytes    int64      `json:"device_bytes"`    // as nvidia-smi: context and NCCL included
 	LowBytes       int64      `json:"low_bytes"`       // bounds of DeviceBytes

@@ -132,7 +132,7 @@ func (r *reader) lookupEnv(name string) (string, bool) {
 func (r *reader) lost(why string) {
 	j := r.job
 	for _, f := range []fact{&j.Model, &j.ModelParams, &j.ParamDtype, &j.BaseDtype, &j.Precision, &j.MasterFP32, &j.Optimizer, &j.MicroBatch, &j.GradAccum, &j.SeqLen, &j.Packing,
-		&j.Checkpointing, &j.ActivationOffload, &j.Method, &j.LoRA, &j.Quant, &j.Sharding, &j.FSDPVersion, &j.FSDPWrap, &j.Offload, &j.TP, &j.PP, &j.CP, &j.EP, &j.Attention, &j.FusedLoss, &j.RefModel} {
+		&j.Checkpointing, &j.ActivationOffload, &j.Method, &j.LoRA, &j.Quant, &j.Sharding, &j.FSDPVersion, &j.FSDPWrap, &j.Offload, &j.TP, &j.PP, &j.CP, &j.EP, &j.Attention, &j.FusedLoss, &j.LayerKernels, &j.RefModel} {
 		f.Unknown(why)
 	}
 	r.adapter.lost = why

@@ -32,7 +32,7 @@ func (r *reader) trainerDefaults() {
 	for _, offer := range []struct {
 		set   *Setting[string]
 		value string
-	}{{&j.Checkpointing, "none"}, {&j.FusedLoss, "none"}} {
+	}{{&j.Checkpointing, "none"}, {&j.FusedLoss, "none"}, {&j.LayerKernels, "none"}} {
 		if offer.set.Origin == "" {
 			offer.set.Offer(offer.value, origin)
 		}

@@ -341,6 +341,14 @@ func (a *axolotl) loss() {
 			set.Offer("none", n.Origin()+" has no effect: plugins does not list axolotl.integrations.liger.LigerPlugin")
 		}
 	}
+	if strings.Contains(plugins, "LigerPlugin") { // integrations/liger/plugin.py hands these keys on one by one
+		on := func(names ...string) bool {
+			n := a.find(names...)
+			return n != nil && a.r.nodeBool(n, false)
+		}
+		kernels := ligerKernels(on("liger_rope"), on("liger_rms_norm"), on("liger_glu_activation", "liger_swiglu"))
+		a.job.LayerKernels.Offer(kernels, "the keys liger_rope, liger_rms_norm and liger_glu_activation")
+	}
 	if n := a.find("chunked_cross_entropy"); n != nil && a.r.nodeBool(n, false) {
 		set.Offer("chunked", n.Origin())
 	}

@@ -151,6 +151,7 @@ func (r *reader) llamafactoryNames() {
 		a := r.args["use_liger_kernel"]
 		delete(r.args, "use_liger_kernel")
 		r.job.FusedLoss.Offer("none", a.origin+": Liger keeps whole logits in the stage "+stage)
+		r.job.LayerKernels.Offer("liger", a.origin)
 	}
 }
 

@@ -350,6 +350,9 @@ func (o *openrlhf) memory() {
 	j.ActivationOffload.Offer(false, "OpenRLHF has no option for it")
 	j.OptimizerInBackward.Offer(false, "DeepSpeed steps after the backward pass")
 	j.FusedLoss.Offer("none", "OpenRLHF computes the loss from whole logits")
+	if liger := o.flag("use_liger_kernel"); liger.Known { // AutoLigerKernelForCausalLM in openrlhf/models/actor.py
+		j.LayerKernels.Offer(map[bool]string{true: "liger", false: "none"}[liger.Value], liger.Origin)
+	}
 	named, flash, packing := o.word("attn_implementation", ""), o.flag("flash_attn"), o.flag("packing_samples")
 	since, known := o.r.atLeast("openrlhf", 0, 8, 10)
 	switch {

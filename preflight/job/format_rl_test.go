@@ -22,6 +22,7 @@ func TestVerl(t *testing.T) {
 		{name: "FSDP2, offload, losses", cmd: verlPPO + "actor_rollout_ref.actor.strategy=fsdp2 actor_rollout_ref.actor.fsdp_config.offload_policy=True actor_rollout_ref.model.use_fused_kernels=True " +
 			"+actor_rollout_ref.model.override_config.attn_implementation=sdpa actor_rollout_ref.actor.fsdp_config.reshard_after_forward=False actor_rollout_ref.actor.fsdp_config.model_dtype=bf16",
 			want: map[string]any{"fsdp_version": 2, "sharding": "fsdp-grad", "offload": map[string]any{"optimizer": "cpu", "params": "cpu"}, "fused_loss": "chunked", "attention": "sdpa", "param_dtype": "bf16"}},
+		{name: "Liger's kernels in the layers", cmd: verlPPO + "actor_rollout_ref.model.use_liger=True", want: map[string]any{"fused_loss": "none", "layer_kernels": "liger"}},
 		{name: "hybrid sharding", cmd: verlPPO + "actor_rollout_ref.actor.fsdp_config.fsdp_size=4", want: map[string]any{"sharding": "fsdp-hybrid"}},
 		{name: "engine stays", cmd: verlPPO + "actor_rollout_ref.rollout.free_cache_engine=False actor_rollout_ref.rollout.gpu_memory_utilization=0.4", want: map[string]any{"inference_share": 0.4}},
 		{name: "batches of tokens", cmd: "python3 -m verl.trainer.main_ppo actor_rollout_ref.actor.use_dynamic_bsz=True", want: map[string]any{"micro_batch": 16, "grad_accum": nil, "global_batch": 256}},

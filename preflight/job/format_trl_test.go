@@ -25,7 +25,7 @@ func TestTRLDefaults(t *testing.T) {
 		{"0.22.0", "sft --no_gradient_checkpointing", "checkpointing=none"},
 		{"0.25.1", "sft --max_length 2048 --packing", "seq_len=2048 packing=true fused_loss=none"},
 		{"1.6.0", "sft", "fused_loss=chunked"},
-		{"1.6.0", "sft --use_liger_kernel", "fused_loss=liger-flce"},
+		{"1.6.0", "sft --use_liger_kernel", "fused_loss=liger-flce layer_kernels=liger"},
 		{"1.6.0", "sft --loss_type nll", "fused_loss=none"},
 		{"", "sft", "checkpointing=unknown fused_loss=unknown seq_len=1024 packing=false"},
 		{"0.12.2", "dpo", "seq_len=512 ref_model=true"},

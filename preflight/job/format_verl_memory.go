@@ -41,6 +41,9 @@ func (v *verl) sharding() {
 	default:
 		j.FusedLoss.Offer("none", fused.Origin+"; Liger's kernels leave whole logits too, from which verl computes the loss")
 	}
+	if liger := c.flag(false, model+"use_liger"); liger.Known { // _apply_liger_kernel_to_instance in verl/workers/fsdp_workers.py
+		j.LayerKernels.Offer(map[bool]string{true: "liger", false: "none"}[liger.Value], liger.Origin)
+	}
 }
 
 // offerOffload offers what is offloaded when all that decides it is known.

@@ -111,10 +111,45 @@ func (r *reader) readLoss() {
 			j.FusedLoss.Offer("none", n.Origin())
 		}
 		j.FusedLoss.Offer("liger-flce", r.args[name].origin)
+		r.ligerLayers(name)
 	}
 	if a := r.args["loss_type"]; a.text != "" && r.family.program == "sft" {
 		j.FusedLoss.Offer(map[bool]string{true: "chunked", false: "none"}[a.text == "chunked_nll"], a.origin)
 	}
+}
+
+// ligerLayers: Liger's switch replaces the kernels of the layers too, as liger_kernel_config says (transformers/integrations/liger.py); that of
+// TRL's losses is for the loss alone.
+func (r *reader) ligerLayers(name string) {
+	if name == "use_liger_loss" {
+		return
+	}
+	config := r.dictionary("liger_kernel_config")
+	on := func(key string) bool {
+		n := config.Get(key)
+		return n == nil || r.nodeBool(n, true)
+	}
+	r.job.LayerKernels.Offer(ligerKernels(on("rope"), on("rms_norm"), on("swiglu") && on("geglu")), r.args[name].origin)
+}
+
+// ligerKernels is the word for what Liger replaces in the layers.
+func ligerKernels(rope, norm, glu bool) string {
+	var names []string
+	for _, k := range []struct {
+		name string
+		on   bool
+	}{{"rope", rope}, {"rms_norm", norm}, {"glu", glu}} {
+		if k.on {
+			names = append(names, k.name)
+		}
+	}
+	switch len(names) {
+	case 0:
+		return "none"
+	case 3:
+		return "liger"
+	}
+	return "liger:" + strings.Join(names, "+")
 }
 
 // optimizerWords maps names of transformers' OptimizerNames to the job vocabulary where they differ. Names that are not listed

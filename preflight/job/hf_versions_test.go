@@ -57,9 +57,9 @@ func TestAttentionByVersion(t *testing.T) {
 // split_batches; liger_kernel's apply_liger_kernel for the switches; trainer.py for the refusals.
 func TestTrainerDictionaries(t *testing.T) {
 	dir := write(t, models(t), "args.json", `{"model_name_or_path": "half", "output_dir": "o", "per_device_train_batch_size": 8, "accelerator_config": {"split_batches": true},
- "gradient_checkpointing": true, "activation_checkpointing_kwargs": {"offload": true}, "use_liger_kernel": true, "liger_kernel_config": {"fused_linear_cross_entropy": false}}`)
+ "gradient_checkpointing": true, "activation_checkpointing_kwargs": {"offload": true}, "use_liger_kernel": true, "liger_kernel_config": {"fused_linear_cross_entropy": false, "rms_norm": false}}`)
 	for args, want := range map[string]string{
-		"args.json": "micro_batch=4 global_batch=8 checkpointing=full fused_loss=none",
+		"args.json": "micro_batch=4 global_batch=8 checkpointing=full fused_loss=none layer_kernels=liger:rope+glu",
 		"--output_dir o --activation_checkpointing --activation_checkpointing_kwargs {'every_n_layers':4}": "checkpointing=selective:4",
 		"--output_dir o --activation_checkpointing --activation_checkpointing_kwargs {'offload':true}":     "checkpointing=offload activation_offload=true",
 		"--output_dir o --gradient_checkpointing --gradient_checkpointing_kwargs {'use_reentrant':false}":  "checkpointing=full",

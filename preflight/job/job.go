@@ -62,7 +62,10 @@ type Job struct {
 	// Compile says that torch.compile compiles the model, or each of its layers, and with it the loss.
 	Compile   Setting[bool]   `json:"compile"`
 	FusedLoss Setting[string] `json:"fused_loss"` // none, chunked, liger-flce, cut-ce, ...
-	RefModel  Setting[bool]   `json:"ref_model"`
+	// LayerKernels are fused kernels in place of the layers' own code: none, liger (all that it has for the model), or some of them, as in
+	// liger:rope+rms_norm+glu.
+	LayerKernels Setting[string] `json:"layer_kernels"`
+	RefModel     Setting[bool]   `json:"ref_model"`
 	// InferenceShare is the part of each GPU's memory that an inference engine in the training processes takes (vLLM, colocated); 0: none.
 	InferenceShare Setting[float64]    `json:"inference_share"`
 	DeepSpeed      Setting[*DeepSpeed] `json:"ds_resolved"`

@@ -68,6 +68,8 @@ func trainingKeys() []Key {
 			func(r *reader) *Setting[string] { return &r.job.Attention }),
 		wordKey("fused_loss", "loss that avoids whole logits", []string{"none", "chunked", "liger-flce", "cut-ce", "triton-ce"},
 			func(r *reader) *Setting[string] { return &r.job.FusedLoss }),
+		wordKey("layer_kernels", "fused kernels in place of the layers' own code", []string{"none", "liger", "liger:rope+rms_norm+glu"},
+			func(r *reader) *Setting[string] { return &r.job.LayerKernels }),
 	}
 }
 

@@ -42,6 +42,7 @@ func TestFlags(t *testing.T) {
 		{"tp", "1", "tp=1"},
 		{"attention", "flash_attention_3", "attention=flash_attention_3"},
 		{"fused-loss", "cut-ce", "fused_loss=cut-ce"},
+		{"layer-kernels", "liger", "layer_kernels=liger"},
 		{"method", "qlora", "method=qlora"},
 		{"nproc", "4", "nproc=4 world_size=4 sharding=ddp"},
 	}

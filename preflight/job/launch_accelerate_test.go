@@ -88,6 +88,27 @@ func TestAccelerateLaunch(t *testing.T) {
 }
 
 // accelerate ends with these errors before anything starts (accelerate 1.15; its words are shortened where they are long).
+// TestAccelerateOneProcess: simple_launcher of accelerate/commands/launch.py sets neither RANK nor LOCAL_RANK, the others do.
+func TestAccelerateOneProcess(t *testing.T) {
+	const fsdpOfOne = "distributed_type: FSDP\nnum_processes: 1\n"
+	for _, tt := range []struct {
+		config, argv string
+		want         bool
+	}{
+		{"", "accelerate launch --num_processes 1 train.py", true},
+		{multi, launched + " --cpu train.py", true},
+		{"distributed_type: 'NO'\n", launched + " train.py", true},
+		{multi, launched + " train.py", false},
+		{fsdpOfOne, launched + " train.py", false},
+		{"", "accelerate launch --cpu --mpirun_hostfile hosts --num_processes 4 train.py", false},
+		{"", "torchrun --nproc-per-node 1 train.py", false},
+	} {
+		if j := acceleratedJob(t, tt.config, "", tt.argv, 8); j.OneProcess != tt.want {
+			t.Errorf("%s: one process %v", tt.argv, j.OneProcess)
+		}
+	}
+}
+
 func TestAccelerateRefuses(t *testing.T) {
 	for _, tt := range []struct{ name, config, ds, argv, want string }{
 		{"unknown option value", "", "", "accelerate launch --num_processes x train.py", "argument --num_processes/--num-processes: invalid int value: 'x'"},

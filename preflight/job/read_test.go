@@ -99,7 +99,7 @@ func TestTrainerArguments(t *testing.T) {
 		{"unique abbreviation", "--gradient_acc 2 --block 128", "grad_accum=2 seq_len=128"},
 		{"mixed dashes are no option", "--per-device_train_batch 2", "micro_batch=8"},
 		{"negated", "--gradient_checkpointing --no-gradient-checkpointing", "checkpointing=none"},
-		{"truth words", "--gradient_checkpointing YES --use_liger_kernel t", "checkpointing=full fused_loss=liger-flce"},
+		{"truth words", "--gradient_checkpointing YES --use_liger_kernel t", "checkpointing=full fused_loss=liger-flce layer_kernels=liger"},
 		{"length", "--block_size 1024", "seq_len=1024"},
 		{"attention", "--attn_implementation eager", "attention=eager"},
 		{"optimizers", "--optim adamw_bnb_8bit", "optimizer=adamw_8bit"},

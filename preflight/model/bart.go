@@ -46,6 +46,7 @@ func seq2seqSizes(c *config, b, encoder *blueprint, absent float64) {
 	b.Tied = c.flag("tie_word_embeddings", true)
 	b.HiddenDropout = c.probability(absent, "dropout")
 	b.AttentionDropout = c.probability(0, "attention_dropout")
+	b.ActivationDropout = c.probability(0, "activation_dropout")
 	encoder.Architecture = b.Architecture
 	encoder.Vocab, encoder.Norms, encoder.CrossAttention, encoder.Tied = 0, 2, false, false
 	for _, stack := range []struct {

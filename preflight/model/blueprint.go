@@ -27,6 +27,7 @@ func (b *blueprint) assemble(t task) *Architecture {
 			continue
 		}
 		a.LogitsWidth = tensor.Shape[0]
+		a.PooledLogits = t.pools && tensor.Module != "score" // decoders score every token, and take the last one's
 		if a.Tied {
 			a.TiedHead = &tensor
 			head = slices.Delete(head, i, i+1)

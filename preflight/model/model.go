@@ -89,6 +89,8 @@ type Architecture struct {
 	// LogitsWidth is how many numbers the model puts out for a token (or for a sequence, when it classifies those): the vocabulary
 	// for causal and masked language models, the number of labels for classifiers, 0 for a bare encoder or when unknown.
 	LogitsWidth int64
+	// PooledLogits: the logits are put out once for a sequence, from one of its states or their mean, and not for every token.
+	PooledLogits bool
 	// Experts is the number of routed experts in a mixture-of-experts block and ExpertsPerToken how many of them a token visits;
 	// 0 in dense models.
 	Experts, ExpertsPerToken int64
@@ -115,6 +117,7 @@ type Architecture struct {
 	QueryRank, KVRank, NopeDim, RopeDim, ValueDim int64
 
 	HiddenDropout, AttentionDropout, EmbeddingDropout float64
+	ActivationDropout                                 float64 // between the MLP's matrix products (T5, BART)
 	FinalSoftcap, AttentionSoftcap                    bool
 
 	// Dtype is torch_dtype/dtype of the config: "bf16", "fp16", "fp32", "" when absent.

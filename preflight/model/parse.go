@@ -83,6 +83,7 @@ type task struct {
 	suffix     string // how the names of its classes end
 	vocabulary bool   // puts out a number for every token of the vocabulary
 	classifies bool   // puts out a number for every label
+	pools      bool   // does so once for a sequence
 }
 
 // The tasks that some family knows.
@@ -93,12 +94,12 @@ var (
 	maskedLM               = task{suffix: "ForMaskedLM", vocabulary: true}
 	preTraining            = task{suffix: "ForPreTraining", vocabulary: true}
 	nextSentence           = task{suffix: "ForNextSentencePrediction"}
-	sequenceClassification = task{suffix: "ForSequenceClassification", classifies: true}
+	sequenceClassification = task{suffix: "ForSequenceClassification", classifies: true, pools: true}
 	tokenClassification    = task{suffix: "ForTokenClassification", classifies: true}
 	questionAnswering      = task{suffix: "ForQuestionAnswering", classifies: true}
 	multipleChoice         = task{suffix: "ForMultipleChoice"}
 	conditionalGeneration  = task{suffix: "ForConditionalGeneration", vocabulary: true}
-	imageClassification    = task{suffix: "ForImageClassification", classifies: true}
+	imageClassification    = task{suffix: "ForImageClassification", classifies: true, pools: true}
 	audioClassification    = task{suffix: "ForAudioClassification", classifies: true}
 	encoderAlone           = task{suffix: "EncoderModel"} // T5EncoderModel
 )

@@ -20,7 +20,7 @@ func t5Like(c *config, feedForward string) *blueprint {
 	b.Intermediate = c.size("d_ff")
 	b.NormKind, b.Norms, b.PositionBias = "rms", 2, true
 	b.HiddenDropout = c.probability(0.1, "dropout_rate")
-	b.EmbeddingDropout, b.AttentionDropout = b.HiddenDropout, b.HiddenDropout
+	b.EmbeddingDropout, b.AttentionDropout, b.ActivationDropout = b.HiddenDropout, b.HiddenDropout, b.HiddenDropout
 	b.Activation = c.text(feedForward, "feed_forward_proj")
 	b.Activation, b.Gated = strings.CutPrefix(b.Activation, "gated-")
 	if b.Gated && b.Activation == "gelu" {

@@ -49,9 +49,9 @@ func TestTraits(t *testing.T) {
 		{"google__flan-t5-base.json", Architecture{
 			Type: "t5", Class: "T5ForConditionalGeneration", Hidden: 768, Layers: 12, Heads: 12, KVHeads: 12, HeadDim: 64, Intermediate: 2048,
 			Vocab: 32128, Causal: true, NormKind: "rms", Norms: 3, Activation: "gelu_new", Gated: true, LogitsWidth: 32128, CrossAttention: true,
-			PositionBias: true, HiddenDropout: 0.1, AttentionDropout: 0.1, EmbeddingDropout: 0.1, Dtype: "fp32",
+			PositionBias: true, HiddenDropout: 0.1, AttentionDropout: 0.1, EmbeddingDropout: 0.1, ActivationDropout: 0.1, Dtype: "fp32",
 			Encoder: &Architecture{Hidden: 768, Layers: 12, Heads: 12, KVHeads: 12, HeadDim: 64, Intermediate: 2048, NormKind: "rms", Norms: 2,
-				Activation: "gelu_new", Gated: true, PositionBias: true, HiddenDropout: 0.1, AttentionDropout: 0.1, EmbeddingDropout: 0.1,
+				Activation: "gelu_new", Gated: true, PositionBias: true, HiddenDropout: 0.1, AttentionDropout: 0.1, EmbeddingDropout: 0.1, ActivationDropout: 0.1,
 				// 12 * (4*768*768 + 3*768*2048 + 2*768) + 32*12 + 768
 				Params: 84_954_240}}},
 		{"Qwen__Qwen-7B.json", Architecture{
@@ -60,7 +60,7 @@ func TestTraits(t *testing.T) {
 			Dtype: "bf16"}},
 		{"google__vit-base-patch16-224.json", Architecture{
 			Type: "vit", Class: "ViTForImageClassification", Hidden: 768, Layers: 12, Heads: 12, KVHeads: 12, HeadDim: 64, Intermediate: 3072,
-			MaxPositions: 197, NormKind: "layer", Norms: 2, Activation: "gelu", LogitsWidth: 1000, Dtype: "fp32"}},
+			MaxPositions: 197, NormKind: "layer", Norms: 2, Activation: "gelu", LogitsWidth: 1000, PooledLogits: true, Dtype: "fp32"}},
 	}
 	for _, test := range tests {
 		got := *published(t, test.file)

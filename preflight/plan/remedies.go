@@ -170,7 +170,12 @@ func fusedLoss(s situation) []change {
 	}
 	return []change{
 		s.with("compute the loss in chunks of tokens (TRL: loss_type=\"chunked_nll\")", func(j *job.Job) { j.FusedLoss = set("chunked") }),
-		s.with("Liger's fused linear cross entropy (Trainer: use_liger_kernel=True)", func(j *job.Job) { j.FusedLoss = set("liger-flce") }),
+		s.with("Liger's fused linear cross entropy (Trainer: use_liger_kernel=True)", func(j *job.Job) {
+			j.FusedLoss = set("liger-flce")
+			if slices.Contains([]string{"hf-trainer", "trl", "llamafactory"}, j.Framework.Or("")) { // one switch for the layers' kernels too
+				j.LayerKernels = set("liger")
+			}
+		}),
 	}
 }
 

@@ -49,8 +49,10 @@ def _with_fp32_output(op):
 
 
 def cuda_autocast():
-    """Registers CUDA's fp32 list for CPU autocast; the library must be kept alive."""
+    """Registers CUDA's fp32 list for CPU autocast, and takes off CPU's list what CUDA's does not have: cross entropy there is a log_softmax in
+    the logits' own dtype and an nll_loss in fp32. The library must be kept alive."""
     library = torch.library.Library("aten", "IMPL")
+    library.impl("cross_entropy_loss", torch.library.fallthrough_kernel, "AutocastCPU", allow_override=True)
     for names, wrap in ((_CUDA_FP32, _in_fp32), (_CUDA_FP32_DTYPE, _with_fp32_output)):
         for name in names:
             base, _, overload = name.partition(".")
@@ -160,12 +162,32 @@ class _Efficient(torch.autograd.Function):
         return *grads, dmask
 
 
+def _math(q, k, v, mask):
+    """What is left when no fused kernel takes the tensors (aten/src/ATen/native/transformers/attention.cpp:
+    _scaled_dot_product_attention_math): everything in fp32, keys and values repeated for every head, scores and probabilities built."""
+    dtype, scale = q.dtype, q.shape[-1] ** -0.25
+    with torch.autocast("cpu", enabled=False):
+        q, k, v = q.float(), k.float(), v.float()
+        if 1 < k.shape[1] < q.shape[1]:
+            k, v = (t.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for t in (k, v))
+        scores = (q * scale) @ (k * scale).transpose(-2, -1)
+        if mask is not None:
+            scores = scores.add_(mask)
+        del q, k
+        hidden = torch.empty(scores.shape, dtype=torch.bool)  # rows without a key are looked for
+        probabilities = torch.softmax(scores, -1)
+        del hidden
+        return (probabilities @ v).to(dtype)
+
+
 def _attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     if torch.is_autocast_enabled("cpu"):
         dtype = torch.get_autocast_dtype("cpu")
         q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
         if attn_mask is not None and attn_mask.is_floating_point():
             attn_mask = attn_mask.to(dtype)
+    if k.shape[1] != q.shape[1] and (q.dtype is torch.float32 or attn_mask is not None or not enable_gqa):
+        return _math(q, k, v, attn_mask)  # only FlashAttention takes shared heads, and no kernel broadcasts them
     if q.dtype is not torch.float32 and attn_mask is None and q.shape[-1] == v.shape[-1] <= 256:
         return _Flash.apply(q, k, v)
     if attn_mask is not None and attn_mask.dtype is torch.bool:

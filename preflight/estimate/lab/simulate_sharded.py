@@ -148,7 +148,9 @@ WRAPPERS = {"ddp": wrap_ddp, "fsdp1": wrap_fsdp1, "fsdp2": wrap_fsdp2, "tp": wra
 
 
 def accumulating(case, model, last):
-    """Switches communication off for all but the last micro-batch."""
+    """Switches communication off for all but the last micro-batch. An engine of DeepSpeed is told which one that is, as accelerate does."""
+    if hasattr(model, "set_gradient_accumulation_boundary"):
+        model.set_gradient_accumulation_boundary(last)
     if not case.no_sync or last:
         if case.no_sync and case.sharding == "fsdp2":
             model.set_requires_gradient_sync(True)
