@@ -30,6 +30,11 @@ func TestMain(m *testing.M) {
 			os.Exit(programs()[name](os.Args[2:]))
 		}
 	}
+	for _, s := range []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT} {
+		if signal.Ignored(s) { // by nohup, or in the background of a script: what the tests start shall not inherit it
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 	os.Exit(m.Run())
 }
 

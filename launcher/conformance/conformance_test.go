@@ -9,10 +9,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // atOnce is how many commands run at the same time, however few processors there are: most of a scenario is waiting.
@@ -22,6 +25,11 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", atOnce); err != nil {
 		panic(err)
+	}
+	for _, s := range []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT} {
+		if signal.Ignored(s) { // by nohup, or in the background of a script: the scenarios say for themselves what is ignored
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
 	}
 	code := m.Run()
 	_ = os.RemoveAll(programFolder())
