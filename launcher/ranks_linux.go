@@ -20,6 +20,11 @@ const (
 	lookSeldom  = 250 * time.Millisecond
 	lookAtMost  = 2 * time.Second
 	lookingCost = 400
+
+	// Launchers start ranks one after the other: while new ones keep coming it is looked for more whatever that costs, a few percent of a
+	// core for two seconds. Our own choice.
+	lookForMore = 100 * time.Millisecond
+	moreWithin  = 2 * time.Second
 )
 
 // identity is what the environment of a process says of the rank that it is.
@@ -44,6 +49,7 @@ type rankWatch struct {
 	// single is Options.SingleRank.
 	single func(argv []string) bool
 	ended  chan struct{} // a rank has ended: its agent may start others
+	newest time.Time     // when a look has last found new ones
 
 	mu    sync.Mutex // guards ranks
 	ranks []*rank
@@ -55,12 +61,24 @@ func newRankWatch(t tree, root int) *rankWatch {
 
 // look finds ranks that are new, and returns when to look again.
 func (w *rankWatch) look() time.Duration {
-	began := time.Now()
+	began, known := time.Now(), w.count()
 	pause := lookOften
 	if w.lookBelow([]int{w.root}) {
 		pause = lookSeldom
 	}
+	if w.count() > known {
+		w.newest = began
+	}
+	if began.Sub(w.newest) < moreWithin {
+		return lookForMore
+	}
 	return min(max(pause, lookingCost*time.Since(began)), lookAtMost)
+}
+
+func (w *rankWatch) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.ranks)
 }
 
 // lookBelow finds ranks that are new among the roots and below them, and tells whether any rank runs.

@@ -62,8 +62,8 @@ func accelerateScenarios() []scenario {
 	all := []scenario{
 		{name: "ranks end well", argv: two("rank:say:words"), unordered: []string{"stdout", "stderr"}},
 		{name: "what a rank inherits", argv: two("rank:facts")},
-		{name: "a rank exits with 42", argv: two("rank:log exit:42"), unordered: stderr, ends: map[int]int{1: 42}},
-		{name: "a rank is killed", argv: two("rank:log log"), steps: []step{ready(2), sendRank(1, unix.SIGKILL)}, unordered: stderr, ends: map[int]int{1: -9}},
+		{name: "a rank exits with 42", argv: two("rank:log late:42"), unordered: stderr, ends: map[int]int{1: 42}},
+		{name: "a rank is killed", argv: two("rank:log log"), steps: []step{ready(2), seen(), sendRank(1, unix.SIGKILL)}, unordered: stderr, ends: map[int]int{1: -9}},
 		{name: "SIGTERM", argv: two("rank:log"), steps: []step{ready(2), send(unix.SIGTERM)}, unordered: stderr},
 		{name: "SIGINT", argv: two("rank:log"), steps: []step{ready(2), send(unix.SIGINT)}, unordered: stderr},
 		{name: "SIGKILL of accelerate", argv: two("rank:log"), steps: []step{ready(2), sendLauncher(unix.SIGKILL)}, orphans: 2},
@@ -77,8 +77,8 @@ func accelerateScenarios() []scenario {
 
 		{name: "one process", argv: one("rank:say:words"), unordered: stderr},
 		{name: "what one process inherits", argv: one("rank:facts")},
-		{name: "one process exits with 42", argv: one("rank:exit:42"), ends: map[int]int{0: 42}},
-		{name: "one process is killed", argv: one("rank:log"), steps: []step{ready(1), sendRank(0, unix.SIGKILL)}, ends: map[int]int{0: -9}},
+		{name: "one process exits with 42", argv: one("rank:late:42"), ends: map[int]int{0: 42}},
+		{name: "one process is killed", argv: one("rank:log"), steps: []step{ready(1), seen(), sendRank(0, unix.SIGKILL)}, ends: map[int]int{0: -9}},
 		{name: "one process, quietly", argv: one("--quiet", "rank:exit:42")},
 
 		{name: "help", argv: []string{"accelerate", "launch", "--help"}},
@@ -106,8 +106,8 @@ func deepspeedScenarios() []scenario {
 	all := []scenario{
 		{name: "ranks end well", argv: deepspeed("rank:say:words")},
 		{name: "what a rank inherits", argv: deepspeed("rank:facts")},
-		{name: "a rank exits with 42", argv: deepspeed("rank:log exit:42"), ends: map[int]int{1: 42}},
-		{name: "a rank is killed", argv: deepspeed("rank:log log"), steps: []step{ready(2), catches(), sendRank(1, unix.SIGKILL)}, ends: map[int]int{1: -9}},
+		{name: "a rank exits with 42", argv: deepspeed("rank:log late:42"), ends: map[int]int{1: 42}},
+		{name: "a rank is killed", argv: deepspeed("rank:log log"), steps: []step{ready(2), catches(), seen(), sendRank(1, unix.SIGKILL)}, ends: map[int]int{1: -9}},
 		{name: "SIGTERM of its launcher", argv: deepspeed("rank:log"), steps: []step{ready(2), catches(), sendLauncher(unix.SIGTERM)}},
 		{name: "SIGINT of its launcher", argv: deepspeed("rank:log"), steps: []step{ready(2), catches(), sendLauncher(unix.SIGINT)}},
 		{name: "SIGKILL of its launcher", argv: deepspeed("rank:log"), steps: []step{ready(2), catches(), sendLauncher(unix.SIGKILL)}, orphans: 2},

@@ -1,6 +1,7 @@
 """A rank: logs what happens to it to $CONFORMANCE/log.RANK, and does what its argument (one a rank, in their order) says.
 
 exit:N, kill:N     ends so, once all ranks are ready
+late:N             ends with N three seconds after that, when oomguard has certainly seen it
 log, log:N         logs signals; ends with N (0) after one that asks for its end
 stubborn           logs signals and goes on
 patient            waits until it is interrupted, and says so when a file "touched" is there
@@ -99,6 +100,9 @@ if what == "restart":
     log("attempt %d" % attempt)  # the agent ends it as soon as another one has failed
 ready()
 if what == "exit":
+    sys.exit(int(value))
+elif what == "late":
+    time.sleep(3)
     sys.exit(int(value))
 elif what == "kill":
     os.kill(os.getpid(), int(value))
