@@ -120,13 +120,7 @@ func measuredCases(t testing.TB, name string) measuredFile {
 func TestMeasuredOnGPU(t *testing.T) {
 	file := measuredCases(t, "measured_gpu.json")
 	t.Logf("measured with %v", file.Versions)
-	sums := map[string]*errorSum{}
-	add := func(key, name string, p float64) {
-		if sums[key] == nil {
-			sums[key] = &errorSum{}
-		}
-		sums[key].add(name, p)
-	}
+	sums := errorSums{}
 	for _, c := range file.Cases {
 		e, err := Run(c.input(t, file))
 		if err != nil {
@@ -137,15 +131,15 @@ func TestMeasuredOnGPU(t *testing.T) {
 		reserved := slices.Max(slices.Concat(c.Reserved.First[:], c.Reserved.Second[:], c.Reserved.Steady[:]))
 		p := percent(e.PerGPU.AllocatedBytes, peak)
 		line := fmt.Sprintf("%-84s %6.2f GiB peak %+6.2f %%", c.Name, float64(peak)/gib, p)
-		add("peak", c.Name, p)
+		sums.add("peak", c.Name, p)
 		for i, s := range []Stage{Forward, Backward, OptimizerStep} {
 			p := percent(stageOf(t, e, s).AllocatedBytes, c.steady(i))
 			line += fmt.Sprintf("  %s %+6.2f", s, p)
-			add(string(s), c.Name, p)
+			sums.add(string(s), c.Name, p)
 		}
 		p = percent(e.PerGPU.ReservedBytes, reserved)
 		if c.Sharding == "" || c.Sharding == "ddp" { // a model that is split after it was made whole on the GPU leaves its whole size in the cache
-			add("reserved", c.Name, p)
+			sums.add("reserved", c.Name, p)
 		}
 		line += fmt.Sprintf("  reserved %+6.2f (%+.1f over allocated)", p, percent(reserved, peak))
 		t.Log(line)

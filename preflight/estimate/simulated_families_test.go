@@ -140,6 +140,16 @@ func (e *errorSum) add(name string, percent float64) {
 	}
 }
 
+// errorSums are such sums by what they are of.
+type errorSums map[string]*errorSum
+
+func (s errorSums) add(key, name string, percent float64) {
+	if s[key] == nil {
+		s[key] = &errorSum{}
+	}
+	s[key].add(name, percent)
+}
+
 func (e errorSum) mean() float64 { return e.sum / float64(max(e.n, 1)) }
 
 func (e errorSum) String() string {
@@ -180,13 +190,7 @@ func compareFamilies(t *testing.T, name string, worst float64) {
 		t.Fatal(err)
 	}
 	t.Logf("simulated with %v", file.Versions)
-	sums := map[string]*errorSum{}
-	add := func(key, name string, p float64) {
-		if sums[key] == nil {
-			sums[key] = &errorSum{}
-		}
-		sums[key].add(name, p)
-	}
+	sums := errorSums{}
 	for _, c := range file.Cases {
 		e, err := Run(c.input(t, file.Configs[c.Config]))
 		if err != nil {
@@ -201,16 +205,16 @@ func compareFamilies(t *testing.T, name string, worst float64) {
 		measured := slices.Contains(measuredTypes, kind)
 		stages, peak := peaks(t, e)
 		p := percent(peak, slices.Max(slices.Concat(c.Steady[:3], c.First[:3])))
-		add("family "+family, c.Name, p)
+		sums.add("family "+family, c.Name, p)
 		line := fmt.Sprintf("%-70s peak %+6.2f %%", c.Name, p)
 		if measured {
-			add("all peak", c.Name, p)
+			sums.add("all peak", c.Name, p)
 		}
 		for i, s := range []Stage{Forward, Backward, OptimizerStep} {
 			p := percent(stages[i], c.Steady[i])
 			line += fmt.Sprintf("  %s %+6.2f", s, p)
 			if measured {
-				add("all "+string(s), c.Name, p)
+				sums.add("all "+string(s), c.Name, p)
 			}
 		}
 		t.Log(line)

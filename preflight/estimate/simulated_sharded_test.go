@@ -84,13 +84,7 @@ func shardedCases(t testing.TB) shardedFile {
 func TestSimulatedSharded(t *testing.T) {
 	file := shardedCases(t)
 	t.Logf("simulated with %v", file.Versions)
-	sums := map[string]*errorSum{}
-	add := func(key, name string, p float64) {
-		if sums[key] == nil {
-			sums[key] = &errorSum{}
-		}
-		sums[key].add(name, p)
-	}
+	sums := errorSums{}
 	for _, c := range file.Cases {
 		e, err := Run(c.input(t, file.Configs[c.Config]))
 		if err != nil {
@@ -104,11 +98,11 @@ func TestSimulatedSharded(t *testing.T) {
 		if c.Prefetch == "none" || c.Prefetch == "post" {
 			kind += " without prefetch, which no job says:" // estimated with: too high by up to one layer
 		}
-		add(kind+" peak", c.Name, p)
+		sums.add(kind+" peak", c.Name, p)
 		for i, s := range []Stage{Forward, Backward, OptimizerStep} {
 			p := percent(stages[i], c.Steady[i])
 			line += fmt.Sprintf("  %s %+6.2f", s, p)
-			add(kind+" "+string(s), c.Name, p)
+			sums.add(kind+" "+string(s), c.Name, p)
 		}
 		t.Log(line)
 	}
