@@ -43,6 +43,7 @@ func programs() map[string]func(args []string) int {
 	return map[string]func(args []string) int{
 		"supervisor": supervisorProgram,
 		"signals":    signalsProgram,
+		"interrupt":  interruptProgram,
 		"agent":      agentProgram,
 		"rank":       rankProgram,
 		"terminal":   terminalProgram,
@@ -142,6 +143,22 @@ func signalsProgram(args []string) int {
 		}
 	}
 	return 7
+}
+
+// interruptProgram ends as oomguard does after a command that died of Ctrl-C, while other threads work.
+func interruptProgram([]string) int {
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, unix.SIGINT)
+	for range 4 {
+		go func() {
+			for {
+				time.Sleep(50 * time.Microsecond)
+			}
+		}()
+	}
+	time.Sleep(5 * time.Millisecond) // until there are several threads
+	Interrupt()
+	return 130
 }
 
 // agentProgram stands for torchrun: it starts one rank for each argument in a session of its own, polls them every 100 ms as

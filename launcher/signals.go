@@ -3,6 +3,7 @@ package launcher
 import (
 	"os"
 	"os/signal"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,11 +32,16 @@ func Signals() []os.Signal {
 
 // Interrupt ends this process and its group as Ctrl-C does. It is for the end of a command that died of Ctrl-C while it, and not we, stood in
 // the terminal's foreground: a shell script that started us stops only when it gets SIGINT and sees that its child has died of it.
-// It returns when SIGINT is ignored.
+// It returns when SIGINT is ignored or blocked.
 func Interrupt() {
 	signal.Reset(unix.SIGINT)
-	_ = unix.Kill(0, unix.SIGINT)
+	if !ignored(unix.SIGINT) && unix.Kill(0, unix.SIGINT) == nil {
+		time.Sleep(deathLimit) // any thread may get the signal, and all end when it does: until then this one must not exit with a status
+	}
 }
+
+// deathLimit bounds how long this process waits to die of a signal that it has sent itself.
+const deathLimit = 3 * time.Second
 
 // isRequestToEnd tells whether somebody who sends us the signal wants us to end.
 func isRequestToEnd(s os.Signal) bool {

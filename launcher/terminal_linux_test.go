@@ -1,9 +1,12 @@
 package launcher
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -240,5 +243,18 @@ func TestSharedKeyboard(t *testing.T) {
 	s.hear("status 0")
 	if _, exit := s.wait(); exit.Code != 7 {
 		t.Errorf("exit %+v", exit)
+	}
+}
+
+// TestInterrupt: whoever started us sees each time that we died of SIGINT, and not a status that only looks like it.
+func TestInterrupt(t *testing.T) {
+	argv := program("interrupt")
+	for range 30 {
+		cmd := exec.Command(argv[0], argv[1:]...)
+		cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true} // not the tests' group
+		var exit *exec.ExitError
+		if err := cmd.Run(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != unix.SIGINT {
+			t.Fatalf("ended with %v", err)
+		}
 	}
 }
