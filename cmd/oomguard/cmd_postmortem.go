@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hashicorp/go-multierror"
 	"github.com/urfave/cli/v2"
 
 	"oomguard/monitor"
@@ -61,18 +62,27 @@ func postmortemOf(env environment, names []string) (report.Document, error) {
 	}
 	log, facts := oom.NewLog(), oom.NoFacts()
 	var seen []snapshot.Report
+	var unread *multierror.Error
 	for _, f := range files {
+		var err error
 		if isPickle(f.Name) {
-			r, err := readSnapshot(f, bar)
-			if err != nil {
-				return nil, usageError{err}
+			var r snapshot.Report
+			if r, err = readSnapshot(f, bar); err == nil {
+				seen = append(seen, r)
 			}
-			seen = append(seen, r)
-			continue
+		} else {
+			err = addLog(env, log, f, bar)
 		}
-		if err := addLog(env, log, f, bar); err != nil {
-			return nil, usageError{err}
+		if err != nil {
+			unread = multierror.Append(unread, err)
+			facts.Unread = append(facts.Unread, err.Error())
 		}
+	}
+	switch {
+	case len(files) == 1 && unread != nil:
+		return nil, usageError{unread.Errors[0]}
+	case len(facts.Unread) == len(files):
+		return nil, usageError{unread}
 	}
 	observeSnapshots(log, &facts, seen)
 	return report.Postmortem{Diagnosis: oom.Diagnose(log, facts)}, nil

@@ -16,6 +16,9 @@ func Diagnose(log *Log, facts Facts) Diagnosis {
 			break
 		}
 	}
+	if d.Unread = facts.Unread; len(d.Unread) > 0 && d.Cause == NotOOM {
+		d.Confidence = low // the message may stand where nobody looked
+	}
 	d.Summary = q.summary(d)
 	d.Evidence = q.evidence()
 	d.NotCauses = q.excluded(d.Cause)

@@ -103,6 +103,8 @@ type Facts struct {
 	PeaksByStage map[string]int64
 	// Observations are further sentences of evidence, such as what a memory snapshot of the run shows.
 	Observations []string
+	// Unread says what of the logs could not be read, and why.
+	Unread []string
 	// Run is what a run folder tells; nil: a bare log.
 	Run *RunFacts
 	// NoExpandable says why expandable segments must not be advised on the machine of the run ("WSL"), "" nothing known against them.
@@ -151,7 +153,8 @@ type Diagnosis struct {
 	Simulated  bool      `json:"simulated,omitempty"`
 	Summary    string    `json:"summary"` // one sentence for people
 	Evidence   []string  `json:"evidence"`
-	NotCauses  []string  `json:"not_causes"` // what is known not to be the cause, and why
+	NotCauses  []string  `json:"not_causes"`       // what is known not to be the cause, and why
+	Unread     []string  `json:"unread,omitempty"` // what of the logs could not be read, and why
 	OOMs       []Message `json:"ooms"`
 	Remedies   []Remedy  `json:"remedies"`
 	// Situations are the known patterns that hold, Framework is whose settings the remedies name ("" none was recognised),

@@ -33,25 +33,30 @@ func postmortem(d oom.Diagnosis, u Units) Page {
 		where += fmt.Sprintf(", GPU %d of the process", d.GPU)
 	}
 	page = append(page, Paragraph{Text: where})
-	if len(d.Evidence) > 0 {
-		items := make(List, len(d.Evidence))
-		for i, e := range d.Evidence {
-			items[i].Text = e
-		}
-		page = append(page, items)
-	}
-	if len(d.NotCauses) > 0 {
-		items := make(List, len(d.NotCauses))
-		for i, e := range d.NotCauses {
-			items[i].Text = e
-		}
-		page = append(page, Paragraph{Text: "known not to be the cause:"}, items)
-	}
+	page = append(page, sentences("", d.Evidence)...)
+	page = append(page, sentences("known not to be the cause:", d.NotCauses)...)
+	page = append(page, sentences("could not be read, and may hold more:", d.Unread)...)
 	if len(d.OOMs) > 0 {
 		page = append(page, oomTable(d.OOMs, u))
 	}
 	page = append(page, situations(d.Situations)...)
 	return append(page, remedies(d, u)...)
+}
+
+// sentences is a list under a title; without sentences it is nothing.
+func sentences(title string, list []string) []Block {
+	if len(list) == 0 {
+		return nil
+	}
+	var blocks []Block
+	if title != "" {
+		blocks = append(blocks, Paragraph{Text: title})
+	}
+	items := make(List, len(list))
+	for i, s := range list {
+		items[i].Text = s
+	}
+	return append(blocks, items)
 }
 
 // situations are the patterns that hold beside the cause.
