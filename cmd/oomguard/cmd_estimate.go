@@ -71,12 +71,12 @@ func prepareHere(ctx context.Context, env environment, c *cli.Context, here bool
 func planCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:      "plan",
-		Usage:     "what would make the job fit, cheapest first; --max params: the largest model that fits",
+		Usage:     "what would make the job fit, cheapest first; --max batch|seq|params: the largest that fits",
 		UsageText: "oomguard plan [flags] [-- CMD...]",
 		Description: "Exit status: 0 it fits or something makes it fit, 3 nothing does, 2 wrong usage or unreadable input, " +
 			"1 oomguard failed.",
 		Flags: join(jobFlags(), hardwareFlags(), modelFlags(), outputFlags(env), []cli.Flag{
-			&cli.StringFlag{Name: "max", Usage: "params: how many parameters fit at most"},
+			&cli.StringFlag{Name: "max", Usage: "batch, seq or params: the largest micro-batch, the longest sequence, or how many parameters fit"},
 			&cli.StringFlag{Name: "reserve", Usage: "`SIZE` on each GPU that is kept for activations and buffers (with --max params)"},
 		}),
 		Action: func(c *cli.Context) error {
@@ -90,22 +90,35 @@ func planAction(ctx context.Context, env environment, c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	switch quantity := c.String("max"); quantity {
-	case "":
+	what := c.String("max")
+	if what == "" {
 		return planRemedies(p, out)
-	case "params":
-		reserve, err := sizeFlag(c, "reserve")
-		if err != nil {
-			return err
-		}
-		most, err := plan.MaxParams(p.input, max(reserve, 0))
-		if err != nil {
-			return usageError{err}
-		}
-		return out.write(report.Max{Schema: report.PlanSchema, Max: most, GPU: p.hardware.Name, GPUBytes: p.hardware.TotalBytes, ReserveBytes: max(reserve, 0)})
-	default:
-		return usagef("--max %q: only params is known", quantity)
 	}
+	reserve, err := sizeFlag(c, "reserve")
+	if err != nil {
+		return err
+	}
+	var most plan.Max
+	switch what {
+	case "params":
+		most, err = plan.MaxParams(p.input, max(reserve, 0))
+	case "batch", "seq":
+		if c.IsSet("reserve") {
+			return usagef("--reserve is for --max params: the activations of a batch or sequence are estimated")
+		}
+		most, err = plan.Largest(p.input, what)
+	default:
+		return usagef("--max %q: want batch, seq or params", what)
+	}
+	if err != nil {
+		return usageError{err}
+	}
+	err = out.write(report.Max{Schema: report.PlanSchema, Max: most, GPU: p.hardware.Name, GPUBytes: p.hardware.TotalBytes, ReserveBytes: max(reserve, 0),
+		HeadroomPercent: p.input.Options.HeadroomPercent})
+	if err == nil && most.Estimate == 0 {
+		return status(exitNo)
+	}
+	return err
 }
 
 func planRemedies(p *prepared, out output) error {

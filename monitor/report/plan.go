@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"strconv"
 
 	"oomguard/preflight/estimate"
 	"oomguard/preflight/plan"
@@ -17,19 +18,40 @@ type Max struct {
 	GPU          string   `json:"gpu"`
 	GPUBytes     int64    `json:"gpu_total_bytes"`
 	ReserveBytes int64    `json:"reserve_bytes"`
+	// HeadroomPercent of each GPU stays free in Max.WithHeadroom.
+	HeadroomPercent float64 `json:"headroom_percent"`
 }
 
-// Page sets the rule of thumb beside our own answer.
+// maxTitles say what the largest of is shown, and in which unit.
+var maxTitles = map[string]struct{ title, column string }{
+	"params": {"The largest model that fits", "parameters"},
+	"batch":  {"The largest micro-batch that fits", "sequences"},
+	"seq":    {"The longest sequence that fits", "tokens"},
+}
+
+// Page shows the answer by how sure it is, for parameters beside the rule of thumb.
 func (d Max) Page(u Units) Page {
-	t := Table{Columns: []Column{{"by", false}, {"parameters", true}, {"", false}}, Rows: [][]Cell{
-		cells("rule of thumb", Count(d.Max.RuleOfThumb), "(GPU memory - reserve) / bytes of model states a parameter and GPU"),
-		cells("estimate", Count(d.Max.Estimate), "with context, buffers, step temporaries and fragmentation, and the reserve as activations"),
-	}}
-	return Page{
-		Heading("The largest model that fits"),
-		Paragraph{Text: fmt.Sprintf("%s: %s each, %s of it reserved", d.GPU, u.Size(d.GPUBytes), u.Size(d.ReserveBytes))},
-		t,
+	titles := maxTitles[d.Max.Quantity]
+	count := func(n int64) string { return strconv.FormatInt(n, 10) }
+	t := Table{Columns: []Column{{"by", false}, {titles.column, true}, {"", false}}}
+	device, what := fmt.Sprintf("%s: %s each", d.GPU, u.Size(d.GPUBytes)), "the whole prediction, with context, buffers, step temporaries and fragmentation"
+	if d.Max.Quantity == "params" {
+		count, device = Count, device+fmt.Sprintf(", %s of it reserved", u.Size(d.ReserveBytes))
+		what = "with context, buffers, step temporaries and fragmentation, and the reserve as activations"
+		t.Rows = append(t.Rows, cells("rule of thumb", count(d.Max.RuleOfThumb), "(GPU memory - reserve) / bytes of model states a parameter and GPU"))
 	}
+	t.Rows = append(t.Rows,
+		cells("estimate", count(d.Max.Estimate), what),
+		cells("with headroom", count(d.Max.WithHeadroom), fmt.Sprintf("the same, and %g %% of the GPU stays free", d.HeadroomPercent)),
+		cells("certain", count(d.Max.Certain), "even the upper end of the prediction's interval fits"))
+	page := Page{Heading(titles.title), Paragraph{Text: device}, t}
+	if d.Max.Estimate == 0 {
+		page = append(page, Paragraph{Text: "nothing fits: the rest of the job alone needs more; oomguard plan without --max says what would help", Tone: Bad})
+	}
+	if d.Max.Limit > 0 {
+		page = append(page, Paragraph{Text: fmt.Sprintf("the model's %d positions end it, and not the memory", d.Max.Limit)})
+	}
+	return append(page, assumptions(d.Max.Assumptions)...)
 }
 
 // Plan is what would make a job fit, cheapest first.

@@ -128,8 +128,11 @@ func (s *scenario) addCommunicators(o *overhead) {
 	if n := s.in.Hardware.NCCLBytes; n >= 0 && s.in.Hardware.Kind != "" {
 		first, low, high, further = n, n, n, n
 	} else {
-		s.notes.assume(fmt.Sprintf("NCCL takes 1.0 GiB, and 0.6 GiB for each of %d more groups", groups),
-			"typical on NVLink; counted in context, because it is outside PyTorch's allocator", true)
+		text := "NCCL takes 1.0 GiB"
+		if groups > 0 {
+			text += fmt.Sprintf(", and 0.6 GiB for each further group of ranks (%d)", groups)
+		}
+		s.notes.assume(text, "typical on NVLink; counted in context, because it is outside PyTorch's allocator", true)
 	}
 	o.context += first + groups*further
 	o.contextLow += low + groups*further

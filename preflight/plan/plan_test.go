@@ -143,3 +143,77 @@ func TestRemediesWithoutADevice(t *testing.T) {
 		t.Error("no job is accepted")
 	}
 }
+
+// The largest batch and sequence are those at which the estimator's own answer turns, for each of the three measures.
+func TestLargest(t *testing.T) {
+	in := bf16Master(func(j *job.Job) { j.Method, j.LoRA = set("lora"), set(&job.LoRA{R: 16, Alpha: 32}) })
+	in.Model = load(t, "meta-llama__Llama-2-7b-hf")
+	usable := in.Hardware.TotalBytes - in.Hardware.TotalBytes/10
+	for what, change := range map[string]func(*job.Job, int64){
+		"batch": func(j *job.Job, n int64) { j.MicroBatch = set(int(n)) },
+		"seq":   func(j *job.Job, n int64) { j.SeqLen = set(int(n)) },
+	} {
+		got, err := Largest(in, what)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Certain > got.Estimate || got.WithHeadroom > got.Estimate || got.Certain < 1 || got.Quantity != what || len(got.Assumptions) == 0 {
+			t.Errorf("%s: %+v", what, got)
+		}
+		need := func(n int64) estimate.PerGPU {
+			changed, j := in, *in.Job
+			change(&j, n)
+			changed.Job = &j
+			e, err := estimate.Run(changed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e.PerGPU
+		}
+		for _, m := range []struct {
+			name  string
+			n     int64
+			bytes func(estimate.PerGPU) int64
+			room  int64
+		}{
+			{"estimate", got.Estimate, func(g estimate.PerGPU) int64 { return g.DeviceBytes }, in.Hardware.TotalBytes},
+			{"with headroom", got.WithHeadroom, func(g estimate.PerGPU) int64 { return g.DeviceBytes }, usable},
+			{"certain", got.Certain, func(g estimate.PerGPU) int64 { return g.HighBytes }, in.Hardware.TotalBytes},
+		} {
+			if here, next := m.bytes(need(m.n)), m.bytes(need(m.n+1)); here > m.room || next <= m.room {
+				t.Errorf("%s %s: %d takes %d and one more %d of %d", what, m.name, m.n, here, next, m.room)
+			}
+		}
+	}
+}
+
+func TestLargestEndsWithPositions(t *testing.T) {
+	in := bf16Master(func(j *job.Job) {
+		j.MicroBatch, j.Method, j.LoRA = set(1), set("lora"), set(&job.LoRA{R: 16, Alpha: 32})
+	})
+	in.Model = load(t, "meta-llama__Llama-2-7b-hf")
+	got, err := Largest(in, "seq")
+	if err != nil || got.Estimate != in.Model.MaxPositions || got.Limit != in.Model.MaxPositions {
+		t.Errorf("%+v, %v: want the model's %d positions", got, err, in.Model.MaxPositions)
+	}
+}
+
+func TestLargestWhereNothingFits(t *testing.T) {
+	in := bf16Master(func(*job.Job) {})
+	in.Model = load(t, "meta-llama__Llama-2-7b-hf") // 16 bytes a parameter are 108 GB
+	got, err := Largest(in, "batch")
+	if err != nil || got.Estimate != 0 || got.Certain != 0 {
+		t.Errorf("%+v, %v: want none", got, err)
+	}
+}
+
+func TestLargestRefuses(t *testing.T) {
+	in := bf16Master(func(*job.Job) {})
+	if _, err := Largest(in, "batch"); err == nil {
+		t.Error("a bare number of parameters is accepted")
+	}
+	in.Model, in.Hardware.TotalBytes = load(t, "meta-llama__Llama-3.2-1B"), 0
+	if _, err := Largest(in, "batch"); err == nil {
+		t.Error("an unknown device is accepted")
+	}
+}

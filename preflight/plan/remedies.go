@@ -265,14 +265,10 @@ func modelParallel(s situation) []change {
 }
 
 func heads(s situation) int {
-	a := s.in.Model
-	if a == nil {
-		a = s.in.Job.Architecture
+	if a := architecture(s.in); a != nil {
+		return int(a.Heads)
 	}
-	if a == nil {
-		return 0
-	}
-	return int(a.Heads)
+	return 0
 }
 
 func shorterSequence(s situation) []change {
