@@ -29,6 +29,9 @@ func TestUnbornRanks(t *testing.T) {
 		{"a child", `eval "$UNBORN" &`, 1},
 		{"a grandchild", `{ eval "$UNBORN" & wait; } &`, 1},
 		{"the child of one that goes", `{ eval "$UNBORN" & read x <$PARENT; } &`, 1},
+		// each leaves its child to us at a moment that we may be looking at
+		{"the last of a long line", `line() { if (($1)); then line $(($1 - 1)) "${@:2}" & else RANK=0 LOCAL_RANK=0 exec setsid "${@:2}"; fi; }
+			{ echo forked >$EVENTS; read x <$BIRTH; line 200 "$@"; } &`, 1},
 		{"another one lives", `RANK=1 LOCAL_RANK=1 setsid "$@" & eval "$UNBORN" &`, 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -20,6 +20,8 @@ const (
 	// dying is how long a process may take to end after SIGKILL before it counts as hanging in the kernel: freeing a GPU's and
 	// the host's memory takes the driver seconds. Our own choice.
 	dying = 10 * time.Second
+	// looks bounds how often in a row we look again because something ended meanwhile: somebody may start processes without end.
+	looks = 10
 	// watching is how often survivors that are not our children, whose end nobody tells us, are looked at.
 	watching = 20 * time.Millisecond
 )
@@ -81,17 +83,21 @@ func (p *Process) excluded() map[int]bool {
 	return pids
 }
 
-// reap removes the orphans that have ended and returns those that live.
-func (p *Process) reap() []process {
-	var living []process
-	for _, orphan := range p.orphans() {
-		if !orphan.ended() {
-			living = append(living, orphan)
-			continue
-		}
-		var status unix.WaitStatus
-		if pid, err := unix.Wait4(orphan.pid, &status, unix.WNOHANG, nil); err == nil && pid == orphan.pid {
-			p.ranks.reaped(orphan, status)
+// reap removes the orphans that have ended and returns those that live. One that ended after we had listed it has left its children to us
+// since: then it lists them anew.
+func (p *Process) reap() (living []process) {
+	for again := true; again; {
+		again, living = false, nil
+		for _, orphan := range p.orphans() {
+			if !orphan.ended() {
+				living = append(living, orphan)
+				continue
+			}
+			var status unix.WaitStatus
+			if pid, err := unix.Wait4(orphan.pid, &status, unix.WNOHANG, nil); err == nil && pid == orphan.pid {
+				p.ranks.reaped(orphan, status)
+				again = true
+			}
 		}
 	}
 	return living
@@ -152,8 +158,28 @@ func (p *Process) gaveUp() bool {
 		return true
 	}
 	p.settle()
-	p.findLateRanks()
-	return slices.ContainsFunc(p.survivors(), func(q process) bool { return p.ranks.known(q) != nil })
+	left, seenAll := false, false
+	for tries := 0; !left && !seenAll && tries < looks; tries++ {
+		seenAll = p.seeAll(func() {
+			p.findLateRanks()
+			left = slices.ContainsFunc(p.survivors(), func(q process) bool { return p.ranks.known(q) != nil })
+		})
+	}
+	return left
+}
+
+// seeAll looks at what is left, and tells whether that was all: the children of a process that ends meanwhile come to us, and are missed
+// where it was looked for them below it before and among ours after.
+func (p *Process) seeAll(look func()) bool {
+	pids := func() (pids []int) {
+		for _, orphan := range p.reap() {
+			pids = append(pids, orphan.pid)
+		}
+		return pids
+	}
+	before := pids()
+	look()
+	return slices.Equal(before, pids())
 }
 
 func (p *Process) wasKilled() bool { return p.exit.Signal != 0 }
@@ -173,10 +199,14 @@ func (p *Process) endRanks(met *fates) {
 		}
 		limit := time.After(step.limit)
 		for more := true; more; more = p.pause(limit) {
-			expecting := p.expecting() // before we look: what becomes a rank in between is found
-			p.findLateRanks()
-			doomed := p.doomed(*met)
-			if len(doomed) == 0 && !expecting {
+			var expecting bool
+			var doomed []process
+			seenAll := p.seeAll(func() {
+				expecting = p.expecting() // before we look for ranks: what becomes one in between is found
+				p.findLateRanks()
+				doomed = p.doomed(*met)
+			})
+			if len(doomed) == 0 && !expecting && seenAll {
 				return
 			}
 			if len(doomed) > 0 && len(*met) == 0 && p.options.LeftBehind != nil {
@@ -233,7 +263,8 @@ func (p *Process) expecting() (found bool) {
 	return found
 }
 
-// unborn tells whether a process was forked not long ago and has not executed anything since, or is at it.
+// unborn tells whether a process was forked not long ago and has not executed anything since, or is at it, or is a rank that we do not know:
+// when we look for ranks it may be at it again, as setsid(1) and env(1) are.
 func (p *Process) unborn(pid int) bool {
 	q, ok := readProcess(pid)
 	if !ok || q.ended() || q.age() > p.options.becoming {
@@ -242,8 +273,11 @@ func (p *Process) unborn(pid int) bool {
 	if q.forked() {
 		return true
 	}
-	environment, err := readEnvironment(pid)
-	return err == nil && len(environment) == 0
+	if environment, err := readEnvironment(pid); err != nil || len(environment) == 0 {
+		return err == nil
+	}
+	_, isRank := p.ranks.identify(pid)
+	return isRank && p.ranks.known(q) == nil
 }
 
 // killAll ends the command and all that is below it, at once. What is started meanwhile, and what does not die, sweep finds.
