@@ -27,12 +27,13 @@ func exitRules() []exitRule {
 		{"accelerate", "died with <Signals.", re(`died with <Signals\.(?P<code>\w+): \d+`), signalCode},
 		{"accelerate", "returned non-zero exit status", re(`exit status (?P<code>-?\d+)`), shellCode},
 		{"mp.spawn", "terminated with signal SIG", re(`process (?P<rank>\d+) terminated with signal (?P<code>\w+)`), signalCode},
+		{"mp.spawn", "terminated with the following error", re(`Process (?P<rank>\d+) terminated with the following (?P<code>error)`), exceptionCode},
 		{"mpirun", "EXIT CODE: ", re(`EXIT CODE: (?P<code>\d+)`), mpichCode},
 		{"mpirun", "exited on signal ", re(`process rank (?P<rank>\d+) with PID (?P<pid>\d+) .*exited on signal (?P<code>\d+)`), negativeCode},
 		{"srun", "srun: error: ", re(`: tasks? (?P<rank>\d+)[^:]*: (?P<code>Killed|Out Of Memory|Bus error|Segmentation fault|Aborted|Terminated)`), wordCode},
 		{"kubernetes", "Exit Code:", re(`Exit Code:\s+(?P<code>\d+)`), shellCode},
 		{inProse, `xitCode":`, re(`xitCode": ?(?P<code>\d+)`), shellCode},
-		{inProse, "exit code ", re(`(?:with|with an?) exit code (?P<code>-?\d+)`), shellCode},
+		{inProse, "exit code ", re(`(?:with|with an?|[Ff]ailed:) exit code (?P<code>-?\d+)`), shellCode}, // GitLab: Job failed: exit code 137
 		{inProse, "exited with code ", re(`exited with code (?P<code>-?\d+)`), shellCode},
 		{"horovod", " exit with status code ", re(`Process (?P<rank>\d+) exit with status code (?P<code>\d+)`), shellCode},
 		{"lightning", "terminated with code ", re(`Child process (?P<pid>\d+) terminated with code (?P<code>-?\d+)`), plainCode},
@@ -55,6 +56,9 @@ func shellCode(s string) (int, bool) {
 	}
 	return n, ok
 }
+
+// exceptionCode: a process that dies of a Python exception returns 1.
+func exceptionCode(string) (int, bool) { return 1, true }
 
 // mpichCode: MPICH prints the bare number of a signal, or 128 + it; 6 to 15 are hardly ever codes of their own.
 func mpichCode(s string) (int, bool) {
@@ -111,8 +115,7 @@ func (r exitRule) read(s *scanner, p place) {
 	}
 	e := Exit{RankDeath: RankDeath{Rank: firstInt([]string{group("rank")}), ExitCode: code}, LocalRank: firstInt([]string{group("local")}),
 		PID: firstInt([]string{group("pid")}), Launcher: r.launcher, Line: p.line}
-	if r.launcher == "deepspeed" {
-		_, after, _ := strings.Cut(line, "--local_rank=")
+	if _, after, ok := strings.Cut(line, "--local_rank="); ok && e.LocalRank < 0 { // in the command, as DeepSpeed and torch.distributed.launch print it
 		e.LocalRank = firstInt([]string{after[:len(after)-len(strings.TrimLeft(after, "0123456789"))]})
 	}
 	if strings.HasPrefix(r.word, "exitcode  ") {

@@ -118,6 +118,8 @@ func messageHeads() []head {
 		h(FormMPS, byItself, `CallbackErrorOutOfMemory`),
 		h(FormMPS, byItself, `Invalidbuffersize:[\d.]+[KMGT]iB`),
 		h(FormMPS, asException, `MPSbackendoutofmemory`),
+		h(FormMPS, byItself, `\[metal::malloc\]Attemptingtoallocate\d+bytes`),     // MLX
+		h(FormXPU, byItself, `\d+bytes\.ThereisnotenoughGPUvideomemoryavailable`), // DirectML
 		h(FormCUDA, asException, `(?:CUDA|NPU|MUSA|MLU|HPU)outofmemory`),
 		h(FormCUDA, byItself, `MODULE:PT_DEVMEMAllocationfailed`),       // Habana
 		h(FormCUDA, byItself, `Noexecutablebatchsizefound,reachedzero`), // accelerate: batches were halved at each shortage until none was left
@@ -127,22 +129,33 @@ func messageHeads() []head {
 		h(FormAPI, asException, `CUDAerror:outofmemory`),
 		h(FormAPI, byItself, `Error:?outofmemoryatline\d+infile`), // bitsandbytes
 		h(FormAPI, byItself, `CUDAError:outofmemory/`),            // bitsandbytes, with the file behind it
+		h(FormAPI, byItself, `CUDAallocationfailed`),              // DALI
+		h(FormAPI, byItself, `code:2,reason:outofmemory`),         // dlib
+		h(FormAPI, byItself, `\(-217:GpuAPIcall\)outofmemory`),    // OpenCV
 		h(FormAPI, byItself, `TritonError\[CUDA\]:outofmemory`),
-		h(FormAPI, byItself, `error==cudaSuccess\.2vs0\..{1,160}?:outofmemory`),   // Caffe2
-		h(FormAPI, byItself, `cudaErrorMemoryAllocation:?outofmemory`),            // RAPIDS, thrust
-		h(FormAPI, byItself, `CudaRuntime\(outofmemory\)`),                        // TensorRT
-		h(FormAPI, byItself, `CUDAfailure2:outofmemory`),                          // ONNX Runtime's calls
-		h(FormAPI, byItself, `cudaErrorCudartUnloading:CUDA:outofmemory`),         // DGL
-		h(FormAPI, byItself, `CUDAerror2at[^:]{1,100}:\d+:outofmemory`),           // older llama.cpp
-		h(FormAPI, byItself, `cudaMallocfailed:outofmemory`),                      // llama.cpp
-		h(FormAPI, byItself, `OutOfMemoryError:Outofmemoryallocating[\d,]+bytes`), // CuPy
-		h(FormAPI, byItself, `Failedtoallocatememoryforrequestedbufferofsize\d+`), // ONNX Runtime
-		h(FormAPI, byItself, `CUDA_ERROR_OUT_OF_MEMORY`),                          // Numba, cuda-python, a library's call of the driver
+		h(FormAPI, byItself, `error==cudaSuccess\.2vs0\..{1,160}?:outofmemory`), // Caffe2
+		h(FormAPI, byItself, `cudaErrorMemoryAllocation:?outofmemory`),          // RAPIDS, thrust
+		h(FormAPI, byItself, `CudaRuntime\(outofmemory\)`),                      // TensorRT
+		h(FormAPI, byItself, `CUDAfailure2:outofmemory`),                        // ONNX Runtime's calls
+		h(FormAPI, byItself, `cudaErrorCudartUnloading:CUDA:outofmemory`),       // DGL
+		h(FormAPI, byItself, `CUDAerror2at[^:]{1,100}:\d+:outofmemory`),         // older llama.cpp
+		h(FormAPI, byItself, `cudaMallocfailed:outofmemory`),                    // llama.cpp
+		h(FormAPI, byItself, `Outofmemoryallocating[\d,]+bytes`),                // CuPy
+		h(FormAPI, byItself, `outofmemorytoallocate\d+bytes`),                   // CuPy up to 6
+		h(FormAPI, withSize, `OutofGPUmemory`),                                  // CUDA.jl
+		h(FormAPI, byItself, `memoryisntenoughandallocfailed`),                  // MindSpore
+		h(FormAPI, byItself, `OutofMemory!!!Requestmemorysize`),
+		h(FormAPI, byItself, `EL0004\)?:(?:\[PID:\d+\][\d:.-]+)?Failedtoallocatememory`), // Ascend
+		h(FormAPI, byItself, `Memoryallocationfailedoutofmemory`),                        // MXNet 2
+		h(FormAPI, byItself, `Failedtoallocateamemoryregionof\d+bytes`),                  // Kaldi
+		h(FormAPI, byItself, `ErrorCode2:OutOfMemory`),                                   // TensorRT
+		h(FormAPI, byItself, `Failedtoallocatememoryforrequestedbufferofsize\d+`),        // ONNX Runtime
+		h(FormAPI, byItself, `CUDA_ERROR_OUT_OF_MEMORY`),                                 // Numba, cuda-python, a library's call of the driver
 		h(FormDriver, asException, `CUDAdrivererror:outofmemory`),
 		h(FormAsync, asException, `Allocationondevice(\d*)(?:wouldexceedallowedmemory\.?(?:\(outofmemory\))?)?`),
 		h(formNCCL, byItself, `(?:Cuda|HIP)failure:?2?outofmemory`),
 		h(FormXLA, byItself, `CUDA_ERROR_OUT_OF_MEMORY:?outofmemory`),
-		h(FormXLA, byItself, `(?:RESOURCE_EXHAUSTED|Resourceexhausted):(?:Outofmemory|Failedtoallocate|Attemptingto|OOM|Ranoutofmemory|XLA:TPUcompilepermanenterror)`),
+		h(FormXLA, byItself, `(?:RESOURCE_EXHAUSTED|Resourceexhausted):(?:Outofmemory|Failedtoallocate|Attemptingto|Errorallocatingdevicebuffer|OOM|Ranoutofmemory|XLA:TPUcompilepermanenterror)`),
 		h(FormXLA, byItself, `fromdevice:(?:HIP_ERROR_OutOfMemory|hipError_t\(\d+\))`),
 		h(FormXLA, withSize, `Allocator(?:\(\w{1,40}\))?ranoutofmemory`),
 		h(FormXLA, withSize, `OutofmemoryerroronGPU(\d+)`), // Paddle
@@ -195,7 +208,7 @@ func messagePhrases() []phrase {
 		p(`(?:Includingnon-PyTorchmemory,thisprocess|Process)has`+S+`memoryinuse`, func(m *Message, sizes []int64, _ []string) {
 			m.ProcessBytes, m.ownPartSeen = unlessZero(sizes[0]), true
 		}),
-		p(`Oftheallocatedmemory`+S+`isallocatedbyPyTorch`, set((*Message).allocated)),
+		p(`(?:Oftheallocatedmemory)?`+S+`isallocatedbyPyTorch`, set((*Message).allocated)), // dots may stand for the part before it
 		p(`with`+S+`allocatedinprivatepools\(e\.g\.,(?:CUDA|HIP)Graphs\)`, func(m *Message, sizes []int64, _ []string) {
 			m.PrivatePoolBytes, m.Generation = sizes[0], "G5"
 		}),
@@ -217,6 +230,7 @@ func messagePhrases() []phrase {
 			m.AllocatedBytes, m.AllowedBytes = sizes[0], sizes[2]
 		}),
 		p(`(?:whiletrying|trying|tried|Attempting)toallocate`+S, tried),
+		p(`Attemptingtoallocate([0-9.]+)([KMGT])\.Thatwasnotpossible\.Thereare([0-9.]+)([KMGT])free`, takeTPU),
 		p(`Cannotallocate`+S+`memoryonGPU(\d+),`+S+`memoryhasbeenallocatedandavailablememoryisonly`+S, func(m *Message, sizes []int64, words []string) {
 			m.TriedBytes, m.AllocatedBytes, m.FreeBytes, m.GPU = sizes[0], sizes[1], sizes[2], firstInt(words[2:3])
 		}),
@@ -254,6 +268,11 @@ func takeDevice(generation string) func(*Message, []int64, []string) {
 	return func(m *Message, sizes []int64, words []string) {
 		m.GPU, m.TotalBytes, m.Generation = firstInt(words[:1]), sizes[0], generation
 	}
+}
+
+// takeTPU: XLA prints its units without the B.
+func takeTPU(m *Message, _ []int64, words []string) {
+	m.TriedBytes, m.FreeBytes = parseSize(words[0], words[1]), parseSize(words[2], words[3])
 }
 
 func takeHint(m *Message, _ []int64, words []string) {

@@ -16,9 +16,10 @@ type part struct {
 	name         string
 	first, lines int
 	// exception is the last one of this part that is a cause in its own right; stepsAfter counts the steps beyond that of the part's
-	// last message, which stands at line message.
+	// last message, which stands at line message, and skipped says that the program left a batch out then and lived on.
 	exception           Sign
 	message, stepsAfter int
+	skipped             bool
 }
 
 // Source is one text of a log.

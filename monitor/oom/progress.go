@@ -3,6 +3,7 @@ package oom
 import (
 	"bytes"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,13 +13,14 @@ import (
 // trusted: Python writes bars and log lines at once, while what print writes to a file waits in a buffer and may come out after the traceback
 // of the exception that ended the process.
 
-type progressPatterns struct{ bar, logged, step *regexp.Regexp }
+type progressPatterns struct{ bar, logged, step, skip *regexp.Regexp }
 
 var progress = sync.OnceValue(func() progressPatterns {
 	return progressPatterns{
 		bar:    regexp.MustCompile(`(\d+)/\d+ \[\d+:\d\d`),
 		logged: regexp.MustCompile(`\d\d:\d\d:\d\d.*\b(?i:step|iter|iteration|global_step|batch)[ =:\[/]*(\d+)`),
 		step:   regexp.MustCompile(`\b(?i:step|iter|iteration|global_step|batch)[ =:\[/]*(\d+)`),
+		skip:   regexp.MustCompile(`(?i)\bskip(?:ping|ped)? (?:this |the )?batch|\bbatch (?:was )?(?:skipped|removed)`), // fairseq, OpenNMT
 	}
 })
 
@@ -80,6 +82,11 @@ func stepsAfter(text []byte, step int, printed bool) int {
 	return len(seen)
 }
 
+// skipsBatch tells whether the program says right behind a message that it leaves the batch out, and no traceback follows.
+func skipsBatch(behind []byte) bool {
+	return progress().skip.Match(behind[:min(len(behind), segmentBytes)]) && !bytes.Contains(behind, []byte("Traceback (most recent call last)"))
+}
+
 // wentOn tells whether training passed a message: new steps after it, or a trainer's word that it is done, and no death after that.
 func (q *inquest) wentOn(m *Message) bool {
 	p := q.log.partOf(m.lastLine)
@@ -89,21 +96,21 @@ func (q *inquest) wentOn(m *Message) bool {
 	if p.stepsAfter >= stepsThatGoOn && m.lastLine <= p.message {
 		return true
 	}
+	if p.skipped && m.lastLine <= p.message && p.exception.Line <= p.message && !q.diedBehind(p.message) {
+		return true
+	}
 	done := 0
 	for _, s := range q.log.Signs {
 		if s.Kind == SignFinished && q.log.after(s.Line, m.lastLine) {
 			done = s.Line
 		}
 	}
-	if done == 0 || q.facts.ExitCode > 0 || p.exception.Line > done {
-		return false
-	}
-	for _, e := range q.log.Exits {
-		if e.Line > done && e.ExitCode != 0 {
-			return false
-		}
-	}
-	return true
+	return done > 0 && q.facts.ExitCode <= 0 && p.exception.Line <= done && !q.diedBehind(done)
+}
+
+// diedBehind tells whether a launcher tells of a death behind a line.
+func (q *inquest) diedBehind(line int) bool {
+	return slices.ContainsFunc(q.log.Exits, func(e Exit) bool { return e.Line > line && e.ExitCode != 0 })
 }
 
 // deviceOf reads the device that NCCL puts before its lines: host:pid:thread [device].

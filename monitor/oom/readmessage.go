@@ -1,6 +1,7 @@
 package oom
 
 import (
+	"bytes"
 	"regexp"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ func readMessage(s *scanner, p place) {
 	sq := squeeze(p.buf[from:min(len(p.buf), p.at+headBytes)])
 	h, span := findHead(sq, p.at-from)
 	if span == nil {
+		readOther(s, p)
 		return
 	}
 	headAt := from + int(sq.at[span[0]])
@@ -37,7 +39,7 @@ func readMessage(s *scanner, p place) {
 	}
 	sq, end := s.parse(&m, from, p.at, span[1])
 	last := from + int(sq.at[max(end, 1)-1]) + 1
-	if !isMessage(h, m, lead.string, p.buf[last:min(len(p.buf), last+behindHead)]) {
+	if !isMessage(h, m, lead, p.buf[last:min(len(p.buf), last+behindHead)]) {
 		return
 	}
 	if h.needs == withShares && s.continues(m, headAt) {
@@ -45,6 +47,29 @@ func readMessage(s *scanner, p place) {
 		return
 	}
 	s.take(m, p, lead, headAt, last)
+}
+
+// readOther takes the report of a library that no head knows: an error that names CUDA or the GPU before the driver's words for error 2. Each
+// library puts them differently, as in "CUDA failed with error out of memory" (CTranslate2), "cudaMalloc error out of memory [2]" (Faiss),
+// "Check failed: error == cudaSuccess (2 vs. 0)  out of memory" (Caffe).
+func readOther(s *scanner, p place) {
+	if !saysOutOfMemory(p) {
+		return
+	}
+	lead := p.lead()
+	m := newMessage()
+	m.Form = FormAPI
+	s.take(m, p, lead, max(p.start, p.at-len(lead.string)-len(" ")), p.at+len(outOfMemory))
+}
+
+const outOfMemory = "out of memory"
+
+// saysOutOfMemory tells whether the watched words end such a report.
+func saysOutOfMemory(p place) bool {
+	j, lead := judge(), p.lead().string
+	lead = strings.ReplaceAll(lead, "ould not ", "") // could not allocate: no talk
+	return bytes.HasPrefix(p.buf[p.at:p.end], []byte(outOfMemory)) && j.library.MatchString(lead) && j.fails.MatchString(lead) && !j.talk.MatchString(lead) &&
+		!j.code.MatchString(lead) && !j.quoted.Match(p.buf[p.at+len(outOfMemory):p.end])
 }
 
 // nearBytes is how much text that is no part of a message may stand inside it.
@@ -169,7 +194,7 @@ func headless(sq squeezed, word int) (head, []int) {
 }
 
 // judgement holds the patterns that tell a message from talk about messages.
-type judgement struct{ exception, torch, failed, talk, quote, code *regexp.Regexp }
+type judgement struct{ exception, torch, failed, talk, quote, code, library, fails, quoted *regexp.Regexp }
 
 var judge = sync.OnceValue(func() judgement {
 	return judgement{
@@ -181,7 +206,11 @@ var judge = sync.OnceValue(func() judgement {
 		talk: regexp.MustCompile(`(?i)^\s*(?:#|//|--|\*\s)|\b(?:if|avoid|avoids|prevent|prevents|may|might|could|can|when|whenever|unless|fix|to handle|case|possible|` +
 			`help|e\.g\.|such as|like|should|would|until|without|example|errors? like|simulate)\b`),
 		// what stands before a message with numbers that somebody quotes
-		quote: regexp.MustCompile(`(?i)^\s*(?:#|//|--\s)|\b(?:e\.g\.|such as|for example|errors? like|looks? like|if you (?:see|get|hit))`),
+		quote:   regexp.MustCompile(`(?i)^\s*(?:#|//|--\s)|\b(?:e\.g\.|such as|for example|errors? like|looks? like|if you (?:see|get|hit))`),
+		library: regexp.MustCompile(`(?i:\bcuda|\bgpu\b|\bvram\b)|\bcu[A-Z]\w+`),
+		// what may stand between the word for an error, or the call, and the driver's words for it
+		fails:  regexp.MustCompile(`(?i)(?:(?:error|exception|fail(?:ed|ure)?)(?: in [\w:]+)?|\bcuda\w+(?:\(.{0,200}\))?|cudaSuccess \(2 vs\. 0\)|Error: \[CUDA\])[^a-z]{0,20}$`),
+		quoted: regexp.MustCompile(`^["'\x60]\s*[,)\]]`), // an element of a list in code
 		code: regexp.MustCompile(`\b(?:raise|print|assert|except|return|logger\.\w+|logging\.\w+|warnings?\.warn)\b[^:]*\(?\s*[fr]?['"]?$|\bin str\(|^if\b|^elif\b|` +
 			`^(?:Namespace|\w*Arguments|\w*Config)\(|<\|\w+\|>|['"](?:instruction|prompt|question|text|content|input|output|completion)['"]:`), // printed settings, samples of the data set
 	}
@@ -204,8 +233,8 @@ func speaks(lead string) bool {
 }
 
 // isMessage tells a message from a comment, a line of code, a help text or a remark about such messages.
-func isMessage(h head, m Message, lead string, behind []byte) bool {
-	j := judge()
+func isMessage(h head, m Message, before text, behind []byte) bool {
+	j, lead := judge(), before.string
 	switch {
 	case h.form == FormXLA && notOfDevice().Match(behind):
 		return false
@@ -222,7 +251,7 @@ func isMessage(h head, m Message, lead string, behind []byte) bool {
 	case raised(lead):
 		return endsSentence(behind, lead != "")
 	}
-	return j.failed.MatchString(lead) && endsSentence(behind, true)
+	return (j.failed.MatchString(lead) || before.failed) && endsSentence(behind, true)
 }
 
 // endsSentence tells whether nothing that people would write follows the head; after an exception's name a full stop may be followed by anything.

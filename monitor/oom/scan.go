@@ -95,7 +95,7 @@ func (s *scanner) finish() {
 	p := part{first: 1, lines: s.log.Lines, exception: s.log.Exception, message: s.message.line}
 	if s.message.end > 0 {
 		behind := s.buf[max(0, int64(len(s.buf))-(s.log.Bytes-s.message.end)):]
-		p.stepsAfter = stepsAfter(behind, s.message.step, s.message.printed)
+		p.stepsAfter, p.skipped = stepsAfter(behind, s.message.step, s.message.printed), skipsBatch(behind)
 	}
 	s.log.parts = []part{p}
 }

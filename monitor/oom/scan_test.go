@@ -104,6 +104,14 @@ func TestNoFalseAlarm(t *testing.T) {
 		"Setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against out of memory",
 		"OOMKilled pods will be restarted by the operator",
 		"# Bus error: raise --shm-size",
+		"INFO registered a CUDA error callback for out of memory events",
+		"CUDA error handling: out of memory batches are skipped",
+		"if the GPU failed with error out of memory, lower the batch size",
+		`    "cuda runtime error: out of memory",`,
+		`    raise RuntimeError("CUDA failed with error out of memory")`,
+		"# cudaMalloc error out of memory means that the index is too large",
+		"[metal::malloc] is the allocator of MLX",
+		"RuntimeError: CUDA out of date, install a newer driver",
 	} {
 		log := scanText(t, line+"\n")
 		if len(log.Messages) != 0 {

@@ -45,6 +45,7 @@ func signRules() []signRule {
 		{SignAllocatorConfig, "Expected 'True' or 'False'", re(`ConfigTokenizer`), true},
 		{SignAllocatorConfig, "Error parsing CachingAllocator", nil, true},
 		{SignAllocatorConfig, "Index out of bounds in ConfigTokenizer", nil, false},
+		{SignAllocatorConfig, "AllocatorConfig.", re(`INTERNAL ASSERT FAILED at .*AllocatorConfig\.(?:h|cpp)\b`), false}, // a value that ends too early
 		{SignAllocatorConfig, "Unknown allocator backend", nil, true},
 		{SignAllocatorConfig, "backend:cudaMallocAsync requires", nil, true},
 		{SignAllocatorConfig, "For roundups, the", nil, true},
@@ -70,8 +71,8 @@ func signRules() []signRule {
 
 		{SignShm, "insufficient shared memory", nil, false},
 		{SignShm, "nexpected bus error encountered", nil, false},
-		{SignShm, "nexpected BUS error encountered", nil, false}, // Paddle
-		{SignShm, "It is possible that dataloader", re(`out of shared memory`), false},
+		{SignShm, "nexpected BUS error encountered", nil, false},                       // Paddle
+		{SignShm, "It is possible that dataloader", re(`out of shared`), false},        // a hard wrap may stand before "memory"
 		{SignShm, "unable to write to file </", re(`No space left|</torch_\d`), false}, // torch up to 1.7 without the reason
 		{SignShm, "unable to mmap ", re(`</torch_\d.*Cannot allocate memory`), false},
 		{SignShm, "device: '/psm_", re(`No space left`), false}, // Python's multiprocessing.shared_memory
@@ -130,7 +131,7 @@ func signRules() []signRule {
 		{SignAgentKill, "Unable to shutdown process", nil, false},
 		{SignStopped, "DUE TO TIME LIMIT", nil, false},
 		{SignStopped, "Preempt", re(`^Reason:\s+Preempt|Preempted in order`), false},
-		{SignStopped, " CANCELLED AT ", re(`JOB \S+ |DUE TO`), false}, // a cancelled step alone is the echo of a failed task
+		{SignStopped, " CANCELLED AT ", re(`JOB \S+ |STEP \S+ |DUE TO`), false}, // behind a task's death a cancelled step is its echo
 		{SignStopped, "death signal, shutting down", nil, false},
 		{SignStopped, " got signal: ", re(`SignalException`), false},
 

@@ -14,6 +14,7 @@ type text struct {
 	string
 	rank   int  // from the prefix, -1 unknown
 	logged bool // the prefix names a level below error
+	failed bool // it names the level of errors, or a worse one
 }
 
 // hostPattern is a host before its line: a name with a digit in it, or an address. A name without a digit could be any word.
@@ -21,13 +22,13 @@ const hostPattern = `(?:\d{1,3}(?:\.\d{1,3}){3}|localhost|[A-Za-z][\w-]{0,60}\d[
 
 // decorations are the patterns of text.go, compiled at the first use.
 type decorations struct {
-	colour, bar, prefix, rank, level *regexp.Regexp
+	colour, bar, prefix, rank, level, worse *regexp.Regexp
 }
 
 var decoration = sync.OnceValue(func() decorations {
 	return decorations{
-		// a colour whose escape character was lost, as in text that was pasted into a thread, ends with m
-		colour: regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]|\[\d{1,3}(?:;\d{1,3})*m`),
+		// a colour whose escape character was lost, as in text that was pasted into a thread, ends with m; rsyslog writes the character as #033
+		colour: regexp.MustCompile(`(?:\x1b|#033)\[[0-9;?]*[A-Za-z]|\[\d{1,3}(?:;\d{1,3})*m`),
 		// A tqdm bar up to its closing bracket: the message may follow on the same line.
 		bar: regexp.MustCompile(`^.{0,400}?(?:\d+%\|[^\[]*\[[^\]]*\]|\d+/\d+ \[[^\]]*(?:it/s|s/it)[^\]]*\])`),
 		prefix: regexp.MustCompile(`^\s*(?:` + strings.Join([]string{
@@ -50,6 +51,7 @@ var decoration = sync.OnceValue(func() decorations {
 		}, "|") + `)`),
 		rank:  regexp.MustCompile(`\[rank(\d+)\]|\[Rank (\d+)\]|\[(?:default|trainer|worker)(\d+)\]|\[\d+,(\d+)\]<std|^\s*(\d{1,5}): |\brank[ =:]+(\d+)\b`),
 		level: regexp.MustCompile(`\b(?:WARNING|WARN|INFO|DEBUG)\b|^\s*\[?W\d{4} `),
+		worse: regexp.MustCompile(`\b(?:ERROR|CRITICAL|FATAL)\b`),
 	}
 })
 
@@ -57,7 +59,7 @@ var decoration = sync.OnceValue(func() decorations {
 func clean(raw []byte) text {
 	d := decoration()
 	s := strings.ToValidUTF8(string(raw), "\uFFFD")
-	if strings.Contains(s, "\x1b") || strings.Contains(s, "[0m") {
+	if strings.Contains(s, "\x1b") || strings.Contains(s, "[0m") || strings.Contains(s, "#033[") {
 		s = d.colour.ReplaceAllString(s, "")
 	}
 	if strings.Contains(s, `\"`) { // quotes inside JSON
@@ -75,7 +77,7 @@ func clean(raw []byte) text {
 		s = s[n:]
 	}
 	prefix := whole[:len(whole)-len(s)]
-	t := text{string: strings.TrimSpace(s), rank: -1, logged: d.level.MatchString(prefix)}
+	t := text{string: strings.TrimSpace(s), rank: -1, logged: d.level.MatchString(prefix), failed: d.worse.MatchString(prefix)}
 	if m := d.rank.FindStringSubmatch(prefix); m != nil {
 		t.rank = firstInt(m[1:])
 	}

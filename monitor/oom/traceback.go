@@ -41,7 +41,7 @@ var stageRules = sync.OnceValue(func() []stageRule {
 			`_create_fp32_partitions`, `distrib_optimizer\.py`), // DeepSpeed's and Megatron's copies of the weights
 		r("model-load", false, `serialization\.py`, `from_pretrained\(`, `load_checkpoint`, `load_\w{0,20}state_dict`, `set_model_state_dict`, `_move_model_to_device`, `load_model\(`,
 			`module\.py(?:",line\d+,in|:\d+in|in)(?:convert|cuda|to)\b`, in+`convert`, `torch\.load\(`, in+`_materialize`, `safetensors`),
-		r("eval", false, in+`(?:evaluat|predict|generat|validat|infer|beam_search|sample\b)`, `\.(?:evaluate|predict|generate|validate|beam_search)\(`,
+		r("eval", false, in+`(?:evaluat|predict|generat|validat|val_(?:one_)?(?:epoch|step|loop|batch)|infer|beam_search|sample\b)`, `\.(?:evaluate|predict|generate|validate|beam_search)\(`,
 			`nested_concat`, `pad_and_concatenate`),
 		r("forward", true, `cross_entropy`, `lm_head`, `log_softmax\(`, `logsumexp`, `logits\.float`, `output\.float\(`, `from_logits`, `_logps\(`, `loss_function\(`,
 			`empty_strided\w*\(\([^)]*\b(?:[3-9]\d{4}|\d{6})\)`), // a dimension of at least 30,000 is a vocabulary
@@ -58,13 +58,14 @@ const (
 	framesReach = 200
 )
 
-type framePatterns struct{ line, python, launcher *regexp.Regexp }
+type framePatterns struct{ line, python, launcher, code *regexp.Regexp }
 
 var frame = sync.OnceValue(func() framePatterns {
 	return framePatterns{
-		line:     regexp.MustCompile(`File "|^File$|^-*> *\d+ |❱|\.py in \w|\.py:\d+ in \w|\w \([\w/]+\.py:\d+\b|> in <module>|^Cell In`),
+		line:     regexp.MustCompile(`File "|^File$|^line \d+, in \w|^-*> *\d+ |❱|\.py in \w|(?:\.|^)py:\d+,? in \w|\w \([\w/]+\.py:\d+\b|> in <module>|^Cell In`),
 		python:   regexp.MustCompile(`File "([^"]+)", line (\d+), in (\S+)`),
 		launcher: regexp.MustCompile(`bin/(?:torchrun|accelerate|deepspeed)"|torch/distributed/(?:run|launcher|elastic)|load_entry_point`),
+		code:     regexp.MustCompile(`^(?:return )?(?:[\w.\[\], ]{1,80} = )?[\w.]{1,80}\(`),
 	}
 })
 
@@ -80,7 +81,31 @@ func tracebackAround(p place, end, rank int) Traceback {
 		t.rank = named
 		return t
 	}
-	return readFrames(framesAfter(firstLines(p.buf[end:min(len(p.buf), end+behindBytes/2)], 3*frameGap), rank))
+	t := readFrames(framesAfter(firstLines(p.buf[end:min(len(p.buf), end+behindBytes/2)], 3*frameGap), rank))
+	if t.Stage == "" {
+		return codeBefore(p)
+	}
+	return t
+}
+
+// codeReach is how many lines of a frame may stand before a message in a text that begins inside it.
+const codeReach = 3
+
+// codeBefore reads the lines of code before a message, where the text begins with them: its frames were cut off. What moves a tensor says
+// little without its frame.
+func codeBefore(p place) Traceback {
+	var lines []text
+	for l := range p.behind() {
+		if p.line > codeReach+1 || !frame().code.MatchString(l.string) {
+			return Traceback{rank: -1}
+		}
+		lines = append(lines, l)
+	}
+	t := readFrames(lines)
+	if t.Stage == "model-load" {
+		return Traceback{rank: -1}
+	}
+	return t
 }
 
 // escapedLines returns what stands before a message inside one line of JSON or of a Python repr, with its newlines and quotes as they were

@@ -1,6 +1,7 @@
 package oom
 
 import (
+	"bytes"
 	"regexp"
 	"strconv"
 	"strings"
@@ -15,7 +16,8 @@ var messageWords = []string{
 	"ran out of memory trying to alloc", "Out of memory error on GPU", "Out of memory alloc", "from device: hipError_t", "Failed to allocate memory for requested",
 	"No available memory for the cache", "available KV cache memory", "be stored in KV cache", "--mem-fraction-static",
 	"ResourceExhaustedError: ", "No executable batch size found", "Of the allocated memory", "Sum Total of in-use chunks", "PT_DEVMEM Allocation failed",
-	"Cuda Runtime (out",
+	"Cuda Runtime (out", "CUDA allocation failed", "Out of GPU memory", "enough and alloc failed", "allocate a memory region of",
+	"Error Code 2: OutOfMemory", "Out of Memory!!!", "EL0004", "[metal::malloc]", "enough GPU video memory",
 	"cuda runtime error (2", "CUDA driver error", "memory allocation failed", "while trying to alloc", "has a total capac", "total capacity; ",
 }
 
@@ -123,6 +125,12 @@ func readException(s *scanner, p place) {
 		s.take(m, p, lead, behind, max(behind, p.end))
 		return
 	}
+	if behind := p.at + len("Error: "); cutShort(s.buf[behind:p.end]) && !s.messageBehind(behind) {
+		m := newMessage()
+		m.Form = FormCUDA
+		s.take(m, p, lead, behind, p.end)
+		return
+	}
 	if sign := p.sign(SignFault); !s.isMessageLine(p) && !workerDeath().MatchString(sign.Text) {
 		s.log.Exception = sign
 		if s.log.firstException.Line == 0 {
@@ -141,6 +149,13 @@ func readBareName(s *scanner, p place) {
 		m.Form = FormCUDA
 		s.take(m, p, lead, p.start, end)
 	}
+}
+
+// cutShort tells a message that was cut off inside its first words, as the excerpts of threads are.
+func cutShort(line []byte) bool {
+	const words, least = "CUDAoutofmemory", len("CUDAout")
+	text := squeeze(line).text
+	return len(text) >= least && strings.HasPrefix(words, text)
 }
 
 // messageBehind tells whether the words of a message stand in the text that starts at from, be they wrapped: those are read by themselves.
@@ -166,5 +181,7 @@ func (s *scanner) isMessageLine(p place) bool {
 			return true
 		}
 	}
-	return false
+	at := bytes.Index(p.buf[p.at:p.end], []byte(outOfMemory))
+	p.at += max(at, 0)
+	return at >= 0 && saysOutOfMemory(p)
 }
