@@ -132,7 +132,7 @@ func (r *reader) namedDeepSpeed(file sourced) (*document.Node, bool) {
 func (r *reader) generatedDeepSpeed() *document.Node {
 	value := func(name, fallback string) *document.Node {
 		v := r.variable("ACCELERATE_" + name)
-		if v.text == "" {
+		if _, open := shell.Unknown(v.text); v.text == "" || open && name == "GRADIENT_ACCUMULATION_STEPS" { // with another number Trainer ends
 			v = sourced{fallback, "default of accelerate's DeepSpeed plugin"}
 		}
 		return v.node(strings.ToLower(name), v.text)

@@ -111,7 +111,7 @@ func (s *Setting[T]) take(other Setting[T]) {
 
 // load reads a configuration file; nil when that fails, which is then recorded.
 func (r *reader) loadDocument(file string) *document.Node {
-	doc, problems, err := document.Load(r.path(file), file)
+	doc, problems, err := r.loadFile(file)
 	for _, problem := range problems {
 		r.problem(problem)
 	}

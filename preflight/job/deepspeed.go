@@ -120,7 +120,7 @@ func (r *reader) deepspeedText(word string) (*document.Node, []error, error) {
 	if r.accelerated() || strings.HasPrefix(word, "{") {
 		return r.jsonFile(word)
 	}
-	data, err := document.Read(r.path(word), word)
+	data, err := r.readFile(word)
 	if err != nil {
 		return nil, nil, err
 	}

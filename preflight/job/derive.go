@@ -194,6 +194,8 @@ func (r *reader) deriveAdapter() {
 	case r.scriptUnseen():
 		j.Method.Unknown("the script decides, and it cannot be read here; give --method")
 	case !r.family.huggingFace() && j.Method.Origin != "": // named, but not known
+	case r.namesAdapters() != "":
+		j.Method.Unknown(r.namesAdapters() + ": the script may train adapters of its own; give --method")
 	default:
 		j.Method.Offer("full", "no adapter named")
 	}
@@ -293,6 +295,8 @@ func (r *reader) adapterDtype() {
 	switch {
 	case r.trlCasts():
 		j.ParamDtype.Offer("bf16", "TRL casts the adapters of quantised models to bf16")
+	case known && !casts && j.Quant.Value != nil && j.Quant.Value.integers():
+		j.ParamDtype.Offer("fp32", r.installed("peft")+" gives adapters the dtype of the weights they adapt only where that is a floating-point one")
 	case known && !casts && r.load.Known:
 		j.ParamDtype.Offer(r.load.Value, r.installed("peft")+" gives adapters the dtype of the weights they adapt")
 	case known && !casts:

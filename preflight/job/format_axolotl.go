@@ -33,7 +33,7 @@ func (r *reader) readAxolotlYAML() {
 	doc := r.axolotlDocument()
 	if doc == nil {
 		for _, word := range r.job.ScriptArgs {
-			if isArgumentFile(word) && !isFile(r.path(word)) {
+			if isArgumentFile(word) && !r.hasFile(word) {
 				r.fail(word+": no such file", "command line")
 			}
 		}

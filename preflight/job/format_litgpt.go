@@ -27,6 +27,9 @@ func (r *reader) readLitGPTArguments() {
 	command := litgptScript(j.Script.Value)
 	arguments := r.classArguments(j.ScriptArgs)
 	if arguments.lost {
+		if len(arguments.positional) > 0 { // stands above every file
+			j.Model.Offer(arguments.positional[0], "command line")
+		}
 		r.lost("a configuration of LitGPT could not be read")
 		return
 	}

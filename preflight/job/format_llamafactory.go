@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"oomguard/preflight/job/document"
@@ -36,7 +37,7 @@ func recogniseLlamafactory(r *reader) (family, bool) {
 func (r *reader) mentions(fields ...string) bool {
 	words := r.job.ScriptArgs
 	if len(words) > 0 && isArgumentFile(words[0]) {
-		doc, _, err := document.Load(r.path(words[0]), words[0])
+		doc, _, err := r.loadFile(words[0])
 		if err != nil {
 			return false
 		}
@@ -54,11 +55,13 @@ func llamafactoryFields(*reader) fieldSet {
 		wordArgument: `stage finetuning_type adapter_name_or_path model_revision cache_dir lora_rank lora_target additional_target
 			cutoff_len flash_attn quantization_bit quantization_method quantization_type quantization_device_map freeze_trainable_layers
 			freeze_trainable_modules freeze_extra_modules pref_loss ref_model reward_model reward_model_type badam_mode galore_rank apollo_rank
-			dataset eval_dataset template rope_scaling mixture_of_depths infer_dtype loraplus_lr_ratio oft_rank oft_block_size`,
+			dataset eval_dataset template rope_scaling mixture_of_depths infer_dtype loraplus_lr_ratio oft_rank oft_block_size
+			tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size expert_model_parallel_size recompute_granularity
+			ray_num_workers`,
 		boolArgument: `pure_bf16 disable_gradient_checkpointing use_unsloth use_unsloth_gc use_reentrant_gc enable_liger_kernel double_quantization
 			use_galore galore_layerwise use_apollo apollo_layerwise use_badam use_adam_mini use_muon neat_packing upcast_layernorm upcast_lmhead_output
 			shift_attn pissa_init fp8 predict_with_generate train_on_prompt mask_history resize_vocab use_llama_pro use_kt
-			freeze_vision_tower freeze_multi_modal_projector freeze_language_model create_new_adapter streaming`,
+			freeze_vision_tower freeze_multi_modal_projector freeze_language_model create_new_adapter streaming use_distributed_optimizer`,
 	}
 }
 
@@ -82,6 +85,7 @@ func (r *reader) readLLaMAFactory() {
 		return
 	}
 	r.args = args
+	r.llamafactoryRay()
 	stage := r.word("stage", "sft", "default of LLaMA-Factory")
 	task := stage.text
 	if task == "pt" {
@@ -95,8 +99,56 @@ func (r *reader) readLLaMAFactory() {
 	r.llamafactoryReference(stage)
 	r.fallbackTo("llamafactory", "", llamafactoryHistory())
 	r.llamafactoryOptimizer()
+	if r.on("fp8") { // train/fp8_utils.py: ACCELERATE_MIXED_PRECISION=fp8 whatever bf16 says
+		r.job.Precision.Offer("fp8", r.args["fp8"].origin)
+	}
+	r.llamafactoryMegatron()
 	r.readSettings()
 	r.llamafactoryDtypes()
+}
+
+// llamafactoryRay reads how many workers USE_RAY starts, each with a GPU of its own, and packed onto as few nodes as hold them.
+func (r *reader) llamafactoryRay() {
+	if r.job.Launcher.Value != "llamafactory-cli" || !r.enabled("USE_RAY") || r.enabled("USE_MCA") || r.enabled("USE_MEGATRON_BRIDGE") {
+		return
+	}
+	said := r.word("ray_num_workers", "1", "default of LLaMA-Factory")
+	workers, err := strconv.Atoi(said.text)
+	switch {
+	case err != nil || workers < 1:
+	case workers == 1 || workers <= r.visibleGPUs():
+		r.job.NNodes.Offer(1, said.origin+": Ray packs its workers onto one node with a GPU for each")
+		r.job.NProc.Offer(workers, said.origin)
+	default:
+		r.job.WorldSize.Offer(workers, said.origin)
+	}
+}
+
+// llamafactoryMegatron reads the settings that Megatron takes in the same file (USE_MCA: mcore_adapter's TrainingArguments). The dtypes are
+// Megatron's own: weights in the compute dtype, and the optimizer with an fp32 copy of them.
+func (r *reader) llamafactoryMegatron() {
+	if !r.enabled("USE_MCA") && !r.enabled("USE_MEGATRON_BRIDGE") {
+		return
+	}
+	j := r.job
+	r.integer("tensor_model_parallel_size", &j.TP)
+	r.integer("pipeline_model_parallel_size", &j.PP)
+	r.integer("context_parallel_size", &j.CP)
+	r.integer("expert_model_parallel_size", &j.EP)
+	if r.on("use_distributed_optimizer") {
+		j.Sharding.Offer("dist-optim", r.args["use_distributed_optimizer"].origin)
+	}
+	switch granularity := r.args["recompute_granularity"]; granularity.text {
+	case "":
+	case "full", "selective":
+		j.Checkpointing.Offer(granularity.text, granularity.origin)
+	}
+	if compute := r.llamafactoryCompute(); compute != "" {
+		const origin = "Megatron keeps weights in the compute dtype"
+		j.Precision.Offer(compute, origin)
+		j.ParamDtype.Offer(compute, origin)
+		j.MasterFP32.Offer(true, "Megatron's optimizer keeps an fp32 copy of half-precision weights")
+	}
 }
 
 // llamafactoryArguments reads a file, with OmegaConf's overrides, or the command line (hparams/parser.py, read_args).
@@ -105,7 +157,7 @@ func (r *reader) llamafactoryArguments() (map[string]argument, error) {
 	if len(words) == 0 || !isArgumentFile(words[0]) {
 		return parseArguments(words, r.grammarOf(true, "command line")), nil
 	}
-	doc, problems, err := document.Load(r.path(words[0]), words[0])
+	doc, problems, err := r.loadFile(words[0])
 	r.job.Problems = append(r.job.Problems, problems...)
 	if err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ func recogniseNanotron(r *reader) (family, bool) {
 	if base == "run_train.py" || r.scriptImports("nanotron") {
 		return f, true
 	}
-	doc, _, err := document.Load(r.path(file), file)
+	doc, _, err := r.loadFile(file)
 	if err != nil {
 		return f, false
 	}

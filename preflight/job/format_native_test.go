@@ -93,7 +93,15 @@ func TestTorchtune(t *testing.T) {
 		{name: "mesh does not fit", cmd: many + " data_parallel_shard_dim=3", text: recipe(""), fail: "Invalid parallel dims"},
 		{name: "batch missing", cmd: one + " ~batch_size", text: recipe(""), fail: "needs batch_size"},
 		{name: "open in a shell script", cmd: "bash run.sh", text: recipe(""), problem: "$BS is not known", want: map[string]any{"micro_batch": nil, "grad_accum": 1}},
-		{name: "broken", cmd: one, text: "a: [1\nb: 2", problem: "c.yaml", want: map[string]any{"micro_batch": nil, "sharding": nil, "optimizer": nil}},
+		{name: "broken", cmd: one, text: "a: [1\nb: 2", problem: "c.yaml", want: map[string]any{"micro_batch": nil, "sharding": "none", "optimizer": nil}},
+		{
+			name: "torchtune's own, and no torchtune", cmd: "tune run lora_finetune_single_device --config qwen3/0.6B_lora batch_size=8 enable_activation_checkpointing=True",
+			problem: "tune cp qwen3/0.6B_lora", want: map[string]any{"micro_batch": 8, "checkpointing": "full", "sharding": "none", "seq_len": nil},
+		},
+		{
+			name: "PPO's answer", cmd: "tune run ppo_full_finetune_single_device --config c.yaml tokenizer.max_seq_len=512", text: recipe("ppo_batch_size: 64\nmax_generated_tokens: 58\n"),
+			want: map[string]any{"task": "ppo", "micro_batch": 64, "seq_len": 570},
+		},
 		{name: "wrong kind", cmd: one + " batch_size=many", text: recipe(""), problem: "batch_size", want: map[string]any{"micro_batch": nil}},
 		{name: "circle", cmd: one + " batch_size=${gradient_accumulation_steps} gradient_accumulation_steps=${batch_size}", text: recipe(""), problem: "refers to itself", want: map[string]any{"micro_batch": nil}},
 	} {
@@ -160,6 +168,10 @@ func TestLitGPT(t *testing.T) {
 		{name: "batch too small", cmd: "litgpt finetune_full a/b --devices 4 --train.global_batch_size 4 --train.micro_batch_size 2", fail: "AssertionError"},
 		{name: "no precision", cmd: "litgpt finetune_full a/b --precision bf8", fail: "Precision bf8 is invalid"},
 		{name: "broken", cmd: "litgpt finetune_full a/b --config c.yaml", file: "c.yaml", text: "train: {", problem: "c.yaml", want: map[string]any{"micro_batch": nil, "precision": nil}},
+		{
+			name: "an address", cmd: "litgpt finetune_lora google/gemma-2-9b --config https://x.org/lora.yaml", problem: "download the file",
+			want: map[string]any{"model": "google/gemma-2-9b", "micro_batch": nil, "precision": nil},
+		},
 		{name: "a list", cmd: "litgpt finetune_full a/b --config c.yaml", file: "c.yaml", text: "- 1", problem: "need an object", want: map[string]any{"micro_batch": nil}},
 		{name: "does not train", cmd: "litgpt chat a/b", want: map[string]any{"micro_batch": nil}},
 	} {

@@ -71,7 +71,7 @@ func (r *reader) readOpenRLHF() {
 	o := &openrlhf{r: r, origin: "default of " + r.installed("openrlhf")}
 	o.program, _ = openrlhfModule(r.job.Script.Value)
 	o.parse()
-	if o.program.task == "ppo" {
+	if o.program.name == "train_ppo_ray" {
 		o.workers()
 	}
 	j := r.job
@@ -194,7 +194,8 @@ func (o *openrlhf) task() {
 func (o *openrlhf) reference() {
 	ref := &o.r.job.RefModel
 	weight := o.word("init_kl_coef", "0.01")
-	together := o.flag("colocate_all_models").Value || o.flag("colocate_actor_ref").Value
+	// train_ppo, until 0.6, holds all models in each of its processes.
+	together := o.flag("colocate_all_models").Value || o.flag("colocate_actor_ref").Value || o.program.name == "train_ppo"
 	switch {
 	case isZero(weight.Value):
 		ref.Offer(false, weight.Origin+": no reference")

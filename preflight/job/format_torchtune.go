@@ -54,7 +54,7 @@ func (r *reader) readTorchtune() {
 		r.fail("RuntimeError: a distributed recipe in one process; start it with tune run --nproc_per_node N "+r.job.Script.Value, "command line")
 	}
 	r.startedAlone()
-	doc := r.torchtuneConfig()
+	doc := r.torchtuneConfig(place)
 	if doc == nil {
 		r.lost("the recipe's configuration could not be read")
 		return
@@ -101,7 +101,7 @@ func (r *reader) startedAlone() {
 }
 
 // torchtuneConfig reads the file of --config and lays the overrides over it; nil when that fails.
-func (r *reader) torchtuneConfig() *document.Node {
+func (r *reader) torchtuneConfig(place string) *document.Node {
 	var name string
 	var overrides []string
 	words := r.job.ScriptArgs
@@ -122,8 +122,14 @@ func (r *reader) torchtuneConfig() *document.Node {
 		r.fail("tune run: error: The '--config' argument is required.", "command line")
 		return nil
 	}
-	doc := r.loadDocument(r.torchtuneFile(name))
+	var doc *document.Node
+	if file := r.torchtuneFile(name); file == "" {
+		r.problem(fmt.Errorf("--config %s is a configuration of torchtune's own, and torchtune is not installed here; write it to a file with tune cp %s FILE, and name that", name, name))
+	} else {
+		doc = r.loadDocument(file)
+	}
 	if doc == nil {
+		r.torchtuneOverrides(overrides, place)
 		return nil
 	}
 	for _, word := range overrides {
@@ -135,10 +141,33 @@ func (r *reader) torchtuneConfig() *document.Node {
 	return doc
 }
 
+// torchtuneOverrides takes what the command line itself says, above a configuration that cannot be read.
+func (r *reader) torchtuneOverrides(words []string, place string) {
+	j := r.job
+	doc := &document.Node{Value: map[string]*document.Node{}, Source: "command line"}
+	for _, word := range words {
+		if err := overrideTorchtune(doc, word); err != nil {
+			r.fail(err.Error(), "command line "+word)
+		}
+	}
+	c := &configuration{r: r, doc: doc}
+	for key, set := range map[string]*Setting[int]{"batch_size": &j.MicroBatch, "gradient_accumulation_steps": &j.GradAccum, "tokenizer.max_seq_len": &j.SeqLen} {
+		if size := c.size(0, key); c.find(key) != nil && size.Value > 0 {
+			set.take(size)
+		}
+	}
+	if on := c.flag(false, "enable_activation_checkpointing"); c.find("enable_activation_checkpointing") != nil && on.Known {
+		j.Checkpointing.Offer(map[bool]string{true: "full", false: "none"}[on.Value], on.Origin)
+	}
+	if place == "single_device" {
+		j.Sharding.Offer("none", "a recipe for one device")
+	}
+}
+
 // torchtuneFile is the file of a configuration: a path, or a name such as llama3_1/8B_lora of one that torchtune brings along
-// (recipes/configs beside the package).
+// (recipes/configs beside the package); "" for such a name where there is no torchtune.
 func (r *reader) torchtuneFile(name string) string {
-	if isFile(r.path(name)) || strings.HasSuffix(name, ".yaml") {
+	if r.hasFile(name) || strings.HasSuffix(name, ".yaml") {
 		return name
 	}
 	for _, folder := range sitePackages(r.job.Interpreter) {
@@ -146,7 +175,10 @@ func (r *reader) torchtuneFile(name string) string {
 			return file
 		}
 	}
-	return name
+	if filepath.Ext(name) == ".yml" {
+		return name
+	}
+	return ""
 }
 
 // overrideTorchtune lays one word of the command line over the configuration by torchtune's rules: exactly one =, None is null, and
@@ -176,8 +208,13 @@ func (r *reader) torchtuneBatch(c *configuration, kind string) {
 		if all, accum := c.size(0, "ppo_batch_size"), j.GradAccum; all.Value > 0 && accum.Known {
 			j.MicroBatch.Offer(max(1, all.Value/accum.Value), all.Origin+": ppo_batch_size by accumulation")
 		}
-	case "grpo":
-		j.MicroBatch.take(c.size(1, "forward_batch_size"))
+	case "grpo": // one step takes all samples of all prompts of a batch (recipes/dev/grpo_full_finetune_distributed.py, grpo_step)
+		prompts, samples := c.size(1, "batch_size"), c.size(1, "grpo_samples")
+		if rows := product(prompts.Value, samples.Value); prompts.Known && samples.Known && rows > 0 && kind == "grpo_full_finetune" {
+			j.MicroBatch.Offer(rows, fmt.Sprintf("batch_size %d (%s) x grpo_samples %d (%s)", prompts.Value, prompts.Origin, samples.Value, samples.Origin))
+			j.GradAccum.Offer(1, "the recipe takes one step for each batch")
+		}
+		j.MicroBatch.Unknown("the recipe's workers decide; give --micro-batch")
 		j.GradAccum.Unknown("the recipe derives it from the number of samples; give --grad-accum")
 	default:
 		for _, key := range []string{"batch_size", "gradient_accumulation_steps"} {
@@ -198,7 +235,10 @@ func (r *reader) torchtuneBatch(c *configuration, kind string) {
 		}
 	}
 	j.Packing.take(packed)
+	generated := c.size(0, "max_generated_tokens")
 	switch {
+	case length.Known && length.Value > 0 && generated.Known && generated.Value > 0 && (r.family.task == "ppo" || r.family.task == "grpo"):
+		j.SeqLen.Offer(length.Value+generated.Value, length.Origin+": the prompt, and max_generated_tokens "+generated.Origin)
 	case length.Known && length.Value > 0:
 		j.SeqLen.take(length)
 	case length.Known && packed.Known && packed.Value:

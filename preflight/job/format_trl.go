@@ -188,7 +188,7 @@ func trlConfigWord(words []string) (file string, rest []string) {
 
 // readTRLConfig reads the YAML file: its fields replace the parser's defaults, and env is exported.
 func (r *reader) readTRLConfig(file string) error {
-	data, err := document.Read(r.path(file), file)
+	data, err := r.readFile(file)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,9 @@ func TestTRLDefaults(t *testing.T) {
 		{"1.6.0", "sft", "fused_loss=chunked"},
 		{"1.6.0", "sft --use_liger_kernel", "fused_loss=liger-flce layer_kernels=liger"},
 		{"1.6.0", "sft --loss_type nll", "fused_loss=none"},
+		{"0.19.1", "dpo --use_liger_kernel", "fused_loss=none layer_kernels=liger"}, // its loss is computed from logits
+		{"0.19.1", "dpo --use_liger_kernel --use_liger_loss", "fused_loss=liger-flce layer_kernels=liger"},
+		{"1.6.0", "dpo --use_liger_kernel", "fused_loss=liger-flce"},
 		{"", "sft", "checkpointing=unknown fused_loss=unknown seq_len=1024 packing=false"},
 		{"0.12.2", "dpo", "seq_len=512 ref_model=true"},
 		{"0.16.1", "dpo", "seq_len=1024 ref_model=true fused_loss=none packing=false"},

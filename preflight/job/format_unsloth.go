@@ -54,6 +54,18 @@ func (r *reader) readUnsloth() {
 	r.unslothUnknowns()
 }
 
+// onlyTrainingArguments reports that the script configures its trainer by a class of transformers and by none of TRL.
+func (t *sourceText) onlyTrainingArguments() bool {
+	plain := false
+	for _, c := range t.trainerCalls("Config", "Arguments") {
+		if !strings.HasSuffix(c.className(), "TrainingArguments") {
+			return false
+		}
+		plain = true
+	}
+	return plain
+}
+
 // unslothUnknowns are what Unsloth decides by the GPU and by its own kernels.
 func (r *reader) unslothUnknowns() {
 	j := r.job
@@ -164,9 +176,15 @@ func (r *reader) unslothCheckpointing(c foundCall) {
 	}
 }
 
-// unslothDefaults: Unsloth rewrites TRL's configurations, defaults included (unsloth/models/rl.py).
+// unslothDefaults: Unsloth rewrites TRL's configurations, defaults included (unsloth/models/rl.py). TrainingArguments stays what it is.
 func (r *reader) unslothDefaults() {
 	j := r.job
+	if r.source != nil && r.source.onlyTrainingArguments() {
+		origin := "default of " + r.installed("transformers")
+		j.MicroBatch.Offer(trainerMicroBatch, origin)
+		j.GradAccum.Offer(trainerGradAccum, origin)
+		r.defaultOptimizer()
+	}
 	const origin = "default of the configurations as Unsloth rewrites them"
 	j.MicroBatch.Offer(4, origin)
 	j.GradAccum.Offer(2, origin)

@@ -20,7 +20,7 @@ type adapterParts struct {
 
 // sequenceArguments are the names under which scripts take the length of a row, strongest first.
 func sequenceArguments() []string {
-	return []string{"block_size", "max_seq_length", "max_length", "model_max_length", "max_seq_len", "seq_len", "seq_length"}
+	return []string{"block_size", "max_seq_length", "max_length", "model_max_length", "max_seq_len", "seq_len", "seq_length", "cutoff_len"}
 }
 
 // readTrainingArguments turns the script's arguments into settings, each on its own; what depends on several is decided later.
@@ -46,6 +46,11 @@ func (r *reader) readTrainingArguments() {
 	}
 	if a := r.args["attn_implementation"]; a.text != "" {
 		j.Attention.Offer(a.text, a.origin)
+	}
+	for _, name := range []string{"use_flash_attention_2", "flash_attention_2"} { // of the first alignment-handbook, and scripts like it
+		if r.on(name) {
+			j.Attention.Offer("flash_attention_2", r.args[name].origin)
+		}
 	}
 	r.readLoss()
 	r.readOptimizer()
@@ -110,12 +115,30 @@ func (r *reader) readLoss() {
 		if n := r.dictionary("liger_kernel_config").Get("fused_linear_cross_entropy"); n != nil && !r.nodeBool(n, true) {
 			j.FusedLoss.Offer("none", n.Origin())
 		}
+		if name == "use_liger_kernel" && r.wantsLogits() {
+			j.FusedLoss.Offer("none", r.args[name].origin+": the trainer computes its loss from logits")
+		}
 		j.FusedLoss.Offer("liger-flce", r.args[name].origin)
 		r.ligerLayers(name)
 	}
 	if a := r.args["loss_type"]; a.text != "" && r.family.program == "sft" {
 		j.FusedLoss.Offer(map[bool]string{true: "chunked", false: "none"}[a.text == "chunked_nll"], a.origin)
 	}
+}
+
+// wantsLogits: TRL's losses of preferences and rewards take no part in Liger's fused one, which use_liger_loss replaced until use_liger_kernel
+// did both.
+func (r *reader) wantsLogits() bool {
+	if r.family.framework != "trl" || r.on("use_liger_loss") {
+		return false
+	}
+	for _, field := range trlRemoved()[r.family.program] {
+		if field.name == "use_liger_loss" {
+			both, known := r.atLeast("trl", numbers(field.since)...)
+			return known && !both
+		}
+	}
+	return false
 }
 
 // ligerLayers: Liger's switch replaces the kernels of the layers too, as liger_kernel_config says (transformers/integrations/liger.py); that of
@@ -233,12 +256,20 @@ func (r *reader) readQuantisation() {
 			q.Type = "nf4"
 		}
 		if storage := r.args["bnb_4bit_quant_storage"].text; storage != "" {
-			q.Storage = storage
+			q.Storage = storageName(storage)
 		}
 		r.job.Quant.Offer(q, r.args["load_in_4bit"].origin)
 	case r.on("load_in_8bit"):
 		r.job.Quant.Offer(&Quant{Method: "bnb", Bits: 8, Type: "int8"}, r.args["load_in_8bit"].origin)
 	}
+}
+
+// storageName is dtypeName for how quantised weights are stored, which may also be integers: uint8.
+func storageName(word string) string {
+	if dtype := dtypeName(word); dtype != "" {
+		return dtype
+	}
+	return strings.TrimPrefix(word, "torch.")
 }
 
 // dtypeName turns PyTorch's names into the job vocabulary; "" for a word that is none.

@@ -204,7 +204,7 @@ func (r *reader) collectArguments(abbreviations bool) map[string]argument {
 	if _, err := os.Stat(r.path(file)); err != nil {
 		return args
 	}
-	data, err := document.Read(r.path(file), file)
+	data, err := r.readFile(file)
 	if err != nil {
 		r.problem(err)
 		return args
@@ -233,12 +233,12 @@ func (r *reader) argumentsBelow(args map[string]argument, file string) map[strin
 
 // isArgumentFile: the example scripts take one JSON file in place of all arguments, and many scripts that followed them also YAML.
 func isArgumentFile(word string) bool {
-	return slices.Contains([]string{".json", ".yaml", ".yml"}, strings.ToLower(filepath.Ext(word)))
+	return !strings.HasPrefix(word, "-") && slices.Contains([]string{".json", ".yaml", ".yml"}, strings.ToLower(filepath.Ext(word)))
 }
 
 // argumentsIn reads a file of arguments.
 func (r *reader) argumentsIn(file string) (map[string]argument, error) {
-	doc, problems, err := document.Load(r.path(file), file)
+	doc, problems, err := r.loadFile(file)
 	r.job.Problems = append(r.job.Problems, problems...)
 	if err != nil {
 		return nil, err
@@ -251,7 +251,7 @@ func (r *reader) jsonFile(word string) (*document.Node, []error, error) {
 	if strings.HasPrefix(word, "{") {
 		return document.JSON([]byte(word), "JSON on the command line")
 	}
-	data, err := document.Read(r.path(word), word)
+	data, err := r.readFile(word)
 	if err != nil {
 		return nil, nil, err
 	}

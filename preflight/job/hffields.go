@@ -28,14 +28,14 @@ func trainingFields() fieldSet {
 	return fieldSet{
 		wordArgument: `model_name_or_path model_revision cache_dir output_dir per_device_train_batch_size per_gpu_train_batch_size gradient_accumulation_steps
 			optim optim_args deepspeed deepspeed_config fsdp fsdp_config torch_dtype dtype attn_implementation
-			block_size max_seq_length max_length model_max_length max_seq_len seq_len seq_length lora_r lora_alpha lora_dropout
+			block_size max_seq_length max_length model_max_length max_seq_len seq_len seq_length cutoff_len lora_r lora_alpha lora_dropout
 			bnb_4bit_quant_type bnb_4bit_quant_storage eval_strategy evaluation_strategy save_strategy per_device_eval_batch_size
 			gradient_checkpointing_kwargs activation_checkpointing_kwargs accelerator_config liger_kernel_config fsdp_min_num_params
 			fsdp_transformer_layer_cls_to_wrap device_map torch_compile_backend torch_compile_mode
 			learning_rate weight_decay max_grad_norm adam_beta1 adam_beta2 adam_epsilon`,
 		boolArgument: `bf16 fp16 bf16_full_eval fp16_full_eval gradient_checkpointing activation_checkpointing adafactor use_peft use_rslora use_dora
 			load_in_4bit load_in_8bit use_bnb_nested_quant packing use_liger_kernel use_liger auto_find_batch_size do_train do_eval
-			activation_offloading torch_compile load_best_model_at_end save_only_model use_cpu no_cuda`,
+			activation_offloading torch_compile use_flash_attention_2 flash_attention_2 load_best_model_at_end save_only_model use_cpu no_cuda`,
 		truthArgument: `tf32 ddp_find_unused_parameters ddp_broadcast_buffers ddp_static_graph`,
 		listArgument:  `lora_target_modules lora_modules_to_save optim_target_modules`,
 	}

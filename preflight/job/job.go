@@ -157,6 +157,11 @@ type Quant struct {
 	Storage      string `json:"storage"`
 }
 
+// integers reports whether the weights are held as integers: bitsandbytes' 8 bits, and its 4 bits unless a dtype holds them.
+func (q *Quant) integers() bool {
+	return q.Method == "bnb" && (q.Bits == 8 || q.Storage == "" || strings.HasSuffix(q.Storage, "int8"))
+}
+
 // MarshalJSON writes words that are not known as null.
 func (q Quant) MarshalJSON() ([]byte, error) {
 	type plain Quant

@@ -40,7 +40,7 @@ func (r *reader) classArguments(words []string) classArguments {
 // classArgument lays one option over what came before it. A file may stand for the whole (--config) or for one group (--trainer t.yaml).
 func (r *reader) classArgument(a *classArguments, name, text, origin string) {
 	extension := filepath.Ext(text)
-	group := !strings.Contains(name, ".") && (extension == ".yaml" || extension == ".yml") && isFile(r.path(text))
+	group := !strings.Contains(name, ".") && (extension == ".yaml" || extension == ".yml") && r.hasFile(text)
 	switch {
 	case name == "config" || name == "c":
 		file := r.loadDocument(text)

@@ -185,6 +185,7 @@ func TestDeepSpeedLauncher(t *testing.T) {
 		{argv: "deepspeed --include localhost:1,3 train.py", gpus: 8, want: "nproc=2"},
 		{argv: "deepspeed -e localhost:0 train.py", gpus: 8, want: "nproc=7"},
 		{argv: "deepspeed --hostfile hosts train.py", gpus: 8, want: "nnodes=3 nproc=[8,8,4] world_size=20"},
+		{argv: "deepspeed --hostfile /dev/null train.py", gpus: 8, want: "nnodes=1 nproc=8"},
 		{argv: "deepspeed -H hosts --num_nodes 2 train.py", gpus: 8, want: "nnodes=2 nproc=8 world_size=16"},
 		{argv: "deepspeed -H hosts --num_nodes 2 --num_gpus 4 train.py", gpus: 8, want: "nnodes=2 nproc=4 world_size=8"},
 		{argv: "deepspeed -H hosts -i a@b:0,1 train.py", gpus: 8, want: "nnodes=2 nproc=[8,2] world_size=10"},

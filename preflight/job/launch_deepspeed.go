@@ -3,12 +3,12 @@ package job
 import (
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
-	"oomguard/preflight/job/document"
 	"oomguard/preflight/job/shell"
 )
 
@@ -198,13 +198,13 @@ func (r *reader) hostfile(named sourced) ([]host, string, error) {
 	if file == "" {
 		file, origin = "/job/hostfile", "default of deepspeed"
 	}
-	if !isFile(r.path(file)) {
-		if named.text != "" {
+	if !r.hasFile(file) {
+		if named.text != "" && named.text != os.DevNull { // which is named to keep to this machine
 			r.problem(fmt.Errorf("%s: %s: no such file, and deepspeed goes on with this machine alone; correct the name", origin, file))
 		}
 		return nil, "", nil
 	}
-	data, err := document.Read(r.path(file), file)
+	data, err := r.readFile(file)
 	if err != nil {
 		return nil, "", err
 	}

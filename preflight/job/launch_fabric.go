@@ -55,7 +55,20 @@ func (r *reader) readFabric(prog string, args []string) {
 	if c.find("trainer.strategy") != nil {
 		r.lightningStrategy(c)
 	}
-	if c.find("trainer.precision") != nil {
+	if c.find("trainer.precision") != nil || !r.fabricInSource("precision") {
 		r.lightningPrecisionOf(c)
 	}
+	if c.find("trainer.strategy") == nil && !r.fabricInSource("strategy") && product(r.job.NProc.Or(0), r.job.NNodes.Or(0)) > 1 {
+		r.job.Sharding.Offer("ddp", "default of "+prog+" run for several processes")
+	}
+}
+
+// fabricInSource reports whether the script passes something to its Fabric object itself, or cannot be read.
+func (r *reader) fabricInSource(name string) bool {
+	t := r.sourceText()
+	if t == nil {
+		return true
+	}
+	c, ok := only(t.calls("Fabric"))
+	return !ok || c.Keyword(name) != nil || c.Starred
 }

@@ -38,7 +38,7 @@ func (r *reader) accelerateDocument(file string) (*document.Node, []error, error
 			return document.YAML([]byte(text), file)
 		}
 	}
-	return document.Load(r.path(file), file)
+	return r.loadFile(file)
 }
 
 // readTRLCommand reads `trl sft ...`, which is accelerate launch of TRL's own script: options that the script does not know go to
@@ -118,7 +118,7 @@ func (r *reader) splitTRL(words []string, known map[string]argumentKind) (launch
 
 // trlConfigFile is the file that --accelerate_config means: one that is there, or a packaged one.
 func (r *reader) trlConfigFile(name string) string {
-	if _, packaged := trlAccelerateConfigs()[name]; packaged && !isFile(r.path(name)) {
+	if _, packaged := trlAccelerateConfigs()[name]; packaged && !r.hasFile(name) {
 		return trlConfigs + name + ".yaml"
 	}
 	return name
@@ -127,7 +127,7 @@ func (r *reader) trlConfigFile(name string) string {
 // launchFields are the options of accelerate launch in the file of --config. What is wrong with the file is recorded where the script's
 // own fields are read.
 func (r *reader) launchFields(file string, options map[string]option) (launch []string) {
-	doc, _, err := document.Load(r.path(file), file)
+	doc, _, err := r.loadFile(file)
 	if err != nil {
 		return nil
 	}

@@ -92,6 +92,8 @@ type reader struct {
 	// place is where the command stands when a shell script holds it: "run.sh:12"; scripts counts those that lead there.
 	place   string
 	scripts int
+	// written are the files that a script on the way to the command writes itself, by their paths.
+	written map[string]string
 	// program is the word that starts the launcher or Python; hidden says what keeps its packages out of sight.
 	program, hidden string
 	// sealed: the command does not inherit the environment.
@@ -333,6 +335,9 @@ func (r *reader) startsProcesses(nproc, nnodes Setting[int]) {
 
 // plainPython is a script without a launcher, or below torchrun --no-python.
 func (r *reader) plainPython(script string, args []string) {
+	if r.readSubmitter(script, args) {
+		return
+	}
 	r.job.Launcher.Offer("python", "command line")
 	r.setScript(script, args)
 	if r.tasks.word != "" {

@@ -25,6 +25,7 @@ func (r *reader) readModel() {
 			set.Offer(a.text, a.origin)
 		}
 	}
+	r.readModelOfUnseen()
 	fresh := r.readFreshModel()
 	if j.Model.Known && j.Architecture == nil && !described(j.Model) {
 		r.loadModel()
@@ -51,6 +52,29 @@ func (r *reader) readModel() {
 		j.ModelParams.Offer(j.Architecture.Parameters(), j.Architecture.Source)
 	case !j.Model.Known:
 		j.ModelParams.Unknown("no model named; give --model DIR or --params")
+	}
+}
+
+// readModelOfUnseen takes an option that most scripts call their model by, where the script itself is not here to say. Only what can be
+// nothing but a hub name (owner/name) is taken.
+func (r *reader) readModelOfUnseen() {
+	j := r.job
+	if j.Model.Known || j.Model.Origin != "" || r.family.framework != "custom" && r.family.framework != "hf-trainer" && r.family.framework != "deepspeed" || r.sourceText() != nil {
+		return
+	}
+	words := j.ScriptArgs
+	for i, word := range words {
+		option, value, attached := strings.Cut(word, "=")
+		if !slices.Contains([]string{"--model_name", "--base_model", "--model_id", "--pretrained_model_name_or_path"}, "--"+plainName(option)) {
+			continue
+		}
+		if !attached && i+1 < len(words) {
+			value = words[i+1]
+		}
+		owner, name, two := strings.Cut(value, "/")
+		if two && owner != "" && owner != "." && owner != ".." && owner != "~" && name != "" && !strings.Contains(name, "/") && filepath.Ext(name) != ".json" {
+			j.Model.Offer(value, "command line "+option+", by which most scripts name their model")
+		}
 	}
 }
 

@@ -125,6 +125,10 @@ func (r *reader) readScript(data []byte, shown, name string, params []string, in
 		r.blocked = shown + " could not be read"
 		return
 	}
+	if r.written == nil {
+		r.written = map[string]string{}
+	}
+	maps.Copy(r.written, script.Written)
 	command, why := r.launching(script.Commands, shown)
 	if command == nil && script.Exit != "" {
 		why += " (what stands behind the exit at " + script.Exit + " does not run)"
@@ -138,6 +142,36 @@ func (r *reader) readScript(data []byte, shown, name string, params []string, in
 	}
 	r.follow(command)
 	inside(command.Words)
+}
+
+// readFile reads a file that the command names: one that a script on the way there writes itself, or else the one that is there.
+func (r *reader) readFile(name string) ([]byte, error) {
+	text, written := r.written[filepath.Clean(r.path(name))]
+	if !written && strings.Contains(name, "://") {
+		return nil, fmt.Errorf("%s: is an address, and nothing is fetched here; download the file, and name it", name)
+	}
+	if !written {
+		return document.Read(r.path(name), name)
+	}
+	if why, unknown := shell.Unknown(text); unknown {
+		return nil, fmt.Errorf("%s: is written by the script itself, and a part of it is not known: %s", name, why)
+	}
+	return []byte(text), nil
+}
+
+// hasFile reports whether readFile has a file to read.
+func (r *reader) hasFile(name string) bool {
+	_, written := r.written[filepath.Clean(r.path(name))]
+	return written || isFile(r.path(name))
+}
+
+// loadFile is readFile for a document.
+func (r *reader) loadFile(name string) (*document.Node, []error, error) {
+	data, err := r.readFile(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	return document.Parse(data, name)
 }
 
 // settle gives the settings of a script's command their place in it.

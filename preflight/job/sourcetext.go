@@ -14,6 +14,8 @@ type sourceText struct {
 	r        *reader
 	files    []*sourceFile           // the script first
 	settings map[string]*python.File // files of assignments that the command line names
+	// abbreviated are words of the command line with the option that each stands for (wholeOption).
+	abbreviated map[string]string
 }
 
 // A sourceReading is the script's text in a reader, which is read when it is first asked for.
@@ -29,6 +31,7 @@ type sourceFile struct {
 	*python.File
 	module  string // as the script imports it; "" for the script
 	text    *sourceText
+	raw     string // as it stands
 	scope   python.Scope
 	options map[string]*scriptOption // that the file defines for the command line, by argparse's dest
 }
@@ -94,7 +97,7 @@ func (t *sourceText) add(file, module string) *sourceFile {
 	if err != nil || len(data) > maxSourceBytes {
 		return nil
 	}
-	f := &sourceFile{File: python.Read(data, file), module: module, text: t}
+	f := &sourceFile{File: python.Read(data, file), module: module, text: t, raw: string(data)}
 	f.scope = python.Scope{File: f.File, Outside: f.outside}
 	for _, c := range f.Calls {
 		if c.Callee == "exec" {

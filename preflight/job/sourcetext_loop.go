@@ -23,6 +23,7 @@ func (t *sourceText) recogniseLoop(f family) (family, bool) {
 	for _, sign := range []struct{ framework, call string }{
 		{"deepspeed", "deepspeed.initialize"}, {"custom", "Accelerator"}, {"custom", "DistributedDataParallel"}, {"custom", "FullyShardedDataParallel"},
 		{"custom", "fully_shard"}, {"custom", "torch.nn.DataParallel"},
+		{"lightning", "lightning.Fabric"}, {"lightning", "lightning.fabric.Fabric"}, {"lightning", "lightning_fabric.Fabric"},
 	} {
 		if calls := t.calls(sign.call); len(calls) > 0 {
 			f.framework, f.origin = sign.framework, calls[0].origin()+" calls "+calls[0].Callee
@@ -61,11 +62,14 @@ func (r *reader) readLoop() {
 	}
 	r.sourceProblems()
 	r.args = r.collectArguments(false)
+	r.spawnInSource()
 	if c, ok := only(r.source.calls("deepspeed.initialize")); ok {
 		r.deepspeedInSource(c)
 	}
 	r.readSettings()
 	r.acceleratorInSource()
+	r.parallelismInSource()
+	r.meshInSource()
 	r.modelInSource()
 	r.adapterInSource()
 	r.checkpointingInSource()
@@ -73,48 +77,6 @@ func (r *reader) readLoop() {
 	r.batchInSource()
 	r.autocastInSource()
 	r.wrapperInSource()
-}
-
-// deepspeedInSource reads deepspeed.initialize(config="ds.json") and config={...}.
-func (r *reader) deepspeedInSource(c foundCall) {
-	if _, given := r.args["deepspeed_config"]; given {
-		return
-	}
-	config := c.keyword("config")
-	if config == nil {
-		config = c.keyword("config_params")
-	}
-	switch {
-	case config == nil:
-	case isLiteral(config):
-		if text, ok := textOf(config); ok {
-			r.args["deepspeed_config"] = argument{text: text, list: []string{text}, origin: c.file.from(config.Line, config)}
-		}
-	case config.Kind == python.Dict:
-		if n, whole := c.file.node(config, "", c.Place); whole {
-			r.args["deepspeed_config"] = argument{node: n, origin: n.Origin()}
-			return
-		}
-		r.lostSharding(c.origin() + " passes a configuration with a part that is not a literal")
-	default:
-		r.lostSharding(fmt.Sprintf("%s passes a configuration that is decided when the script runs (%s)", c.origin(), config))
-	}
-}
-
-// acceleratorInSource reads Accelerator(mixed_precision=..., gradient_accumulation_steps=...), which wins over accelerate's own files.
-func (r *reader) acceleratorInSource() {
-	c, ok := only(r.source.calls("Accelerator"))
-	if !ok {
-		return
-	}
-	if text, ok := literalString(c.keyword("mixed_precision")); ok && dtypeName(text) != "" {
-		r.job.Precision.Offer(dtypeName(text), c.file.from(c.keyword("mixed_precision").Line, c.keyword("mixed_precision")))
-	} else if e := c.keyword("mixed_precision"); e != nil && !ok {
-		r.job.Precision.Withhold(c.origin() + " passes mixed_precision, which is decided when the script runs; give --precision")
-	}
-	if e := c.keyword("gradient_accumulation_steps"); e != nil {
-		r.numberInSource(c, "gradient_accumulation_steps", e, &r.job.GradAccum)
-	}
 }
 
 // numberInSource offers a whole number that a call is given.
@@ -146,13 +108,16 @@ func (r *reader) optimizerInSource() {
 	r.optimizerClass(c.file.Qualified(c.Callee), arguments, false, c.origin())
 }
 
-// batchInSource reads the rows of the only DataLoader that trains, and the length to which the tokenizer cuts them.
+// batchInSource reads the rows of the only DataLoader that trains, and their length.
 func (r *reader) batchInSource() {
 	j := r.job
 	loaders := slices.DeleteFunc(r.source.calls("DataLoader"), func(c foundCall) bool {
 		first, _ := textOf(c.Arg(0, "dataset"))
 		return c.argument(1, "batch_size") == nil || containsAny(first, []string{"val", "eval", "test", "dev"})
 	})
+	if c, ok := only(r.source.calls("deepspeed.initialize")); ok && c.Keyword("training_data") != nil {
+		loaders = nil // DeepSpeed makes the loader, with the micro-batch of its configuration
+	}
 	if c, ok := only(loaders); ok {
 		r.numberInSource(c, "batch_size", c.argument(1, "batch_size"), &j.MicroBatch)
 		if len(r.source.calls("torch.nn.DataParallel")) > 0 && r.visibleGPUs() > 1 && j.MicroBatch.Known {
@@ -160,6 +125,17 @@ func (r *reader) batchInSource() {
 			j.MicroBatch.Origin += " split over the GPUs by DataParallel"
 		}
 	}
+	r.lengthInSource()
+	r.namedInSource(&j.GradAccum, "gradient_accumulation_steps", "grad_accum_steps", "accumulation_steps", "grad_accumulation_steps", "accum_steps", "grad_accum")
+	r.namedInSource(&j.MicroBatch, "micro_batch_size", "batch_size_per_gpu", "per_device_batch_size", "device_batch_size", "per_device_train_batch_size")
+	if len(loaders) == 0 {
+		r.namedInSource(&j.MicroBatch, "batch_size")
+	}
+}
+
+// lengthInSource reads the length to which the tokenizer cuts its texts, or a number that has the name of one.
+func (r *reader) lengthInSource() {
+	j := r.job
 	lengths := map[int]string{}
 	for _, c := range r.source.calls("tokenizer", "tok", "self.tokenizer") {
 		if e := c.keyword("max_length"); isLiteral(e) {
@@ -173,12 +149,7 @@ func (r *reader) batchInSource() {
 			j.SeqLen.Offer(length, origin)
 		}
 	}
-	r.namedInSource(&j.SeqLen, "block_size", "seq_len", "seq_length", "sequence_length", "max_seq_len", "max_seq_length", "max_length", "context_length")
-	r.namedInSource(&j.GradAccum, "gradient_accumulation_steps", "grad_accum_steps", "accumulation_steps", "grad_accumulation_steps", "accum_steps", "grad_accum")
-	r.namedInSource(&j.MicroBatch, "micro_batch_size", "batch_size_per_gpu", "per_device_batch_size", "device_batch_size", "per_device_train_batch_size")
-	if len(loaders) == 0 {
-		r.namedInSource(&j.MicroBatch, "batch_size")
-	}
+	r.namedInSource(&j.SeqLen, "block_size", "seq_len", "seq_length", "sequence_length", "max_seq_len", "max_seq_length", "max_length", "context_length", "model_max_length", "cutoff_len")
 }
 
 // namedInSource takes a number from an option, a constant of the module or a field of a class, by names that mean one thing. It must
@@ -207,6 +178,11 @@ func (f *sourceFile) named(name string) (value *python.Expr, line int) {
 	if o := f.options[name]; o != nil {
 		return o.value(f), o.line
 	}
+	for _, key := range slices.Sorted(maps.Keys(f.options)) { // a parameter that fire or click fills
+		if strings.HasSuffix(key, "("+name+")") {
+			return f.options[key].value(f), f.options[key].line
+		}
+	}
 	var last *python.Assignment
 	for _, a := range f.Assignments {
 		if a.Target == name && a.Key == nil && a.Value != nil {
@@ -216,8 +192,51 @@ func (f *sourceFile) named(name string) (value *python.Expr, line int) {
 	if last == nil {
 		return &python.Expr{}, 0
 	}
-	end := python.Place{Line: math.MaxInt, Scope: last.Scope}
-	return f.scope.Resolve(&python.Expr{Kind: python.Name, Text: name, Line: last.Line}, end), last.Line
+	read := &python.Expr{Kind: python.Name, Text: name, Line: last.Line}
+	switch operator, inPlace := last.Value.Value.(string); {
+	case last.Value.Kind == python.Unknown && inPlace:
+		before := f.scope.Resolve(read, python.Place{Line: last.Line, Scope: last.Scope})
+		return f.text.r.sharedOut(before, operator, last.Value.Items[0]), last.Line
+	case f.scope.Override == nil && name != strings.ToUpper(name) && !f.mentionsTwice(name):
+		return &python.Expr{}, 0
+	case f != f.text.files[0] && f.Class(last.Scope) != nil: // a model's class has defaults for its own arguments
+		return &python.Expr{}, 0
+	}
+	return f.scope.Resolve(read, python.Place{Line: math.MaxInt, Scope: last.Scope}), last.Line
+}
+
+// sharedOut is a number that the script divides by the number of its processes, in place.
+func (r *reader) sharedOut(before *python.Expr, operator string, by *python.Expr) *python.Expr {
+	world := product(r.job.NNodes.Or(0), r.job.NProc.Or(0))
+	n, isNumber := before.Value.(int64)
+	if before.Kind != python.Literal || !isNumber || operator != "//=" || world <= 0 || by.Kind != python.Name ||
+		!strings.HasSuffix(strings.ToLower(by.Text), "world_size") || n%int64(world) != 0 {
+		return &python.Expr{}
+	}
+	shared := *before
+	shared.Value, shared.Text = n/int64(world), strings.TrimPrefix(fmt.Sprintf("%s, shared out over %d processes", before.Text, world), ", ")
+	return &shared
+}
+
+// mentionsTwice reports whether a name stands in the file more often than where it is bound first: one that nothing reads says nothing.
+func (f *sourceFile) mentionsTwice(name string) bool {
+	count := 0
+	for rest := f.raw; count < 2; {
+		at := strings.Index(rest, name)
+		if at < 0 {
+			break
+		}
+		end := at + len(name)
+		if (at == 0 || !isNameByte(rest[at-1])) && (end == len(rest) || !isNameByte(rest[end])) {
+			count++
+		}
+		rest = rest[end:]
+	}
+	return count > 1
+}
+
+func isNameByte(b byte) bool {
+	return b == '_' || b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z'
 }
 
 // autocastInSource reads torch.autocast(dtype=...) and torch.cuda.amp.autocast(), whose default is fp16.

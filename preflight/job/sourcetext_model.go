@@ -2,7 +2,6 @@ package job
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"oomguard/preflight/job/python"
@@ -225,146 +224,11 @@ func (r *reader) bitsAndBytes(c foundCall) {
 		text, _ := textOf(e)
 		q.ComputeDtype = dtypeName(text)
 	}
-	if text, ok := textOf(c.keyword("bnb_4bit_quant_storage")); ok {
-		q.Storage = strings.TrimPrefix(text, "torch.")
+	if e := c.keyword("bnb_4bit_quant_storage"); e != nil {
+		text, _ := textOf(e)
+		q.Storage = storageName(text)
 	}
 	r.job.Quant.Offer(q, c.origin())
-}
-
-// adapterInSource reads the adapter that the script gives to its trainer or wraps the model in.
-func (r *reader) adapterInSource() {
-	for _, c := range r.source.trainerCalls("Trainer") {
-		if config := c.keyword("peft_config"); config != nil {
-			r.adapterConfig(c, config)
-			return
-		}
-	}
-	for _, name := range []string{"get_peft_model", "add_adapter"} {
-		for _, c := range r.source.calls(name) {
-			position := map[string]int{"get_peft_model": 1, "add_adapter": 0}[name]
-			if python.EndsIn(c.Callee, "FastLanguageModel.get_peft_model", "FastModel.get_peft_model", "FastVisionModel.get_peft_model") {
-				continue
-			}
-			config := c.argument(position, map[string]string{"get_peft_model": "peft_config", "add_adapter": "adapter_config"}[name])
-			if !c.sure {
-				why := c.origin() + " adds adapters under a condition that is decided when the script runs; give --method"
-				r.job.Method.Withhold(why)
-				r.job.LoRA.Withhold(why)
-				return
-			}
-			if config != nil {
-				r.adapterConfig(c, config)
-				return
-			}
-		}
-	}
-	for _, c := range r.source.calls("PeftModel.from_pretrained", "AutoPeftModelForCausalLM.from_pretrained") {
-		position := map[bool]int{true: 0, false: 1}[strings.Contains(c.Callee, "AutoPeft")]
-		if name, ok := literalString(c.argument(position, "model_id")); ok {
-			r.sourceArgument("model_name_or_path", name, c.origin())
-		}
-	}
-}
-
-// adapterConfig reads LoraConfig(...) as one call.
-func (r *reader) adapterConfig(user foundCall, config *python.Expr) {
-	p := &r.adapter
-	hidden := func() {
-		why := fmt.Sprintf("%s passes an adapter's configuration that is decided when the script runs (%s); give --method", user.origin(), config)
-		r.job.Method.Withhold(why)
-		r.job.LoRA.Withhold(why)
-	}
-	if config.Kind != python.Invoke {
-		hidden()
-		return
-	}
-	c := foundCall{config.Call, user.file, true}
-	switch class := c.className(); {
-	case slices.Contains([]string{"LoraConfig", "AdaLoraConfig"}, class):
-	case slices.Contains([]string{"OFTConfig", "BOFTConfig", "HRAConfig"}, class):
-		r.job.Method.Offer("oft", c.origin())
-		return
-	case strings.HasSuffix(class, "Config"):
-		r.job.Method.Offer("adapter", c.origin())
-		return
-	default:
-		hidden()
-		return
-	}
-	p.use.Offer(true, c.origin())
-	r.loraInSource(c, map[string]int{"LoraConfig": 8}[c.className()])
-}
-
-// loraInSource reads LoRA's keywords, which get_peft_model of Unsloth shares with LoraConfig.
-func (r *reader) loraInSource(c foundCall, rank int) {
-	p := &r.adapter
-	lost := func(name string, e *python.Expr) {
-		r.job.LoRA.Withhold(fmt.Sprintf("%s passes %s, which is decided when the script runs (%s); give --lora-r and its kin", c.origin(), name, e))
-	}
-	for _, number := range []struct {
-		name string
-		set  *Setting[int]
-	}{{"r", &p.r}, {"init_r", &p.r}, {"lora_alpha", &p.alpha}} {
-		e := c.keyword(number.name)
-		if e == nil {
-			continue
-		}
-		if n, ok := e.Value.(int64); ok && n > 0 && n < 1<<30 {
-			number.set.Offer(int(n), c.file.from(e.Line, e))
-		} else {
-			lost(number.name, e)
-		}
-	}
-	if rank > 0 {
-		p.r.Offer(rank, "default of PEFT")
-	}
-	if e := c.keyword("lora_dropout"); e != nil {
-		text, _ := textOf(e)
-		if dropout, err := pythonFloat(text); err == nil && dropout >= 0 && dropout < 1 {
-			p.dropout.Offer(dropout, c.file.from(e.Line, e))
-		} else {
-			lost("lora_dropout", e)
-		}
-	}
-	for _, list := range []struct {
-		name string
-		set  *Setting[[]string]
-	}{{"target_modules", &p.targets}, {"modules_to_save", &p.save}} {
-		e := c.keyword(list.name)
-		if e == nil {
-			continue
-		}
-		if names, ok := c.texts(e); ok {
-			list.set.Offer(names, c.file.from(e.Line, e))
-		} else {
-			lost(list.name, e)
-		}
-	}
-	dora, _ := isFlag(c.keyword("use_dora"))
-	rslora, _ := isFlag(c.keyword("use_rslora"))
-	p.dora, p.rslora = p.dora || dora, p.rslora || rslora
-	if bias, ok := literalString(c.keyword("bias")); ok && bias != "none" {
-		p.bias = bias
-	}
-}
-
-// texts are a list's literal texts, or one text as a list.
-func (c foundCall) texts(e *python.Expr) ([]string, bool) {
-	if text, ok := literalString(e); ok {
-		return []string{text}, true
-	}
-	if e.Kind != python.List {
-		return nil, false
-	}
-	names := make([]string, len(e.Items))
-	for i, item := range e.Items {
-		text, ok := literalString(c.resolve(item))
-		if !ok {
-			return nil, false
-		}
-		names[i] = text
-	}
-	return names, true
 }
 
 // checkpointingInSource: a call in the script turns checkpointing on, whatever the arguments say.
@@ -376,7 +240,7 @@ func (r *reader) checkpointingInSource() {
 			r.job.Checkpointing.Withhold(c.origin() + " turns it on under a condition that is decided when the script runs")
 		}
 	}
-	for _, c := range r.source.calls("prepare_model_for_kbit_training") {
+	for _, c := range r.source.calls("prepare_model_for_kbit_training", "prepare_model_for_int8_training") {
 		on, known := true, true // its own default (peft/utils/other.py)
 		if e := c.argument(1, "use_gradient_checkpointing"); e != nil {
 			on, known = python.Truth(e)

@@ -3,6 +3,8 @@ package job
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -178,25 +180,91 @@ func (o *scriptOption) given(r *reader) (word, origin string, given bool) {
 	words := r.job.ScriptArgs
 	for i, each := range words {
 		option, text, attached := strings.Cut(each, "=")
+		shown := option
+		if r.source != nil {
+			option = r.source.wholeOption(option)
+		}
 		negated := o.matches(strings.Replace(strings.Replace(option, "--no-", "--", 1), "--no_", "--", 1)) && !o.matches(option)
 		switch {
 		case negated:
-			word, origin, given = "false", "command line "+option, true
+			word, origin, given = "false", "command line "+shown, true
 		case !o.matches(option):
 		case attached:
-			word, origin, given = text, "command line "+option, true
+			word, origin, given = text, "command line "+shown, true
 		case o.kind == asFlag || o.kind == asUnset || i+1 == len(words) || isOption(words[i+1]):
-			word, origin, given = "", "command line "+option, true
+			word, origin, given = "", "command line "+shown, true
 		default:
-			word, origin, given = words[i+1], "command line "+option, true
+			word, origin, given = words[i+1], "command line "+shown, true
 		}
 	}
 	return word, origin, given
 }
 
+// argumentKind is how HfArgumentParser and argparse take the option's words: a field whose default is a truth value may stand bare, and
+// one whose default is a list takes several.
+func (o *scriptOption) argumentKind(f *sourceFile) argumentKind {
+	if o.kind == asFlag || o.kind == asUnset {
+		return boolArgument
+	}
+	if o.fallback == nil {
+		return wordArgument
+	}
+	value := f.scope.Resolve(o.fallback, o.place)
+	if value.Kind == python.List {
+		return listArgument
+	}
+	if _, isTruth := value.Value.(bool); isTruth && value.Kind == python.Literal {
+		return boolArgument
+	}
+	return wordArgument
+}
+
 func (o *scriptOption) isGiven(r *reader) bool {
 	_, _, given := o.given(r)
 	return given
+}
+
+// wholeOption is the option that a word of the command line abbreviates, as argparse takes it: the only one that begins so. A word that is
+// an option itself, or abbreviates none, stays.
+func (t *sourceText) wholeOption(word string) string {
+	if t.abbreviated == nil {
+		t.abbreviated = map[string]string{}
+	}
+	if known, ok := t.abbreviated[word]; ok {
+		return known
+	}
+	t.abbreviated[word] = word
+	if len(word) < 4 || !strings.HasPrefix(word, "--") || len(t.calls(append(dataclassParsers(), "ArgumentParser")...)) == 0 {
+		return word
+	}
+	matches := map[string]bool{}
+	for _, f := range t.files {
+		for _, o := range f.options {
+			for _, name := range o.names {
+				if plainName(name) == plainName(word) {
+					return word
+				}
+				if strings.HasPrefix(plainName(name), plainName(word)) {
+					matches["--"+plainName(name)] = true
+				}
+			}
+		}
+	}
+	if t.parsesFields() {
+		known := map[string]argumentKind{}
+		trainingFields().addTo(known)
+		for name := range strings.FieldsSeq(otherTrainingFields + " " + strings.Join(slices.Sorted(maps.Keys(known)), " ")) {
+			if name == plainName(word) && !slices.Contains(sequenceArguments(), name) {
+				return word
+			}
+		}
+	}
+	if len(matches) == 1 {
+		for name := range matches {
+			t.abbreviated[word] = name
+		}
+	}
+	return t.abbreviated[word]
 }
 
 func (o *scriptOption) matches(option string) bool {

@@ -248,6 +248,9 @@ for row in loader:
 		"ctx = torch.amp.autocast(device_type='cuda', dtype=torch.bfloat16)\nopt = torch.optim.AdamW(p)\n", "config/small.py": "batch_size = 4\nblock_size = 256\n"}
 	small := scriptJob(t, gpt, 2, versions2025, "python train.py config/small.py --batch_size=6")
 	checkSettings(t, small, map[string]string{"micro_batch": "6 @ command line --batch_size", "seq_len": "256 @ config/small.py:2", "grad_accum": "unknown: ", "precision": "bf16"})
+	shared := map[string]string{"train.py": strings.Replace(gpt["train.py"], "if ddp:\n    gradient_accumulation_steps //= world\n", "if ddp:\n    gradient_accumulation_steps //= ddp_world_size\n", 1), "config/big.py": "gradient_accumulation_steps = 5 * 8\n"}
+	big := scriptJob(t, shared, 8, versions2025, "torchrun --nproc_per_node=8 train.py config/big.py")
+	checkSettings(t, big, map[string]string{"grad_accum": "5 @ train.py:8: config/big.py:1, shared out over 8 processes"})
 	fire := map[string]string{"finetune.py": "import fire, transformers\ndef train(base_model: str = '', micro_batch_size: int = 4, batch_size: int = 128, cutoff_len: int = 256):\n    accum = batch_size // micro_batch_size\n" +
 		"    model = transformers.AutoModelForCausalLM.from_pretrained(base_model, load_in_8bit=True)\n    transformers.Trainer(model=model, args=transformers.TrainingArguments(per_device_train_batch_size=micro_batch_size, gradient_accumulation_steps=accum, fp16=True))\n" +
 		"if __name__ == '__main__':\n    fire.Fire(train)\n"}
@@ -300,5 +303,81 @@ Trainer(parser.parse_args()).run()
 			j := scriptJob(t, map[string]string{"train.py": strings.Replace(loop, "%s", tt.other, 1)}, 1, versions2025, "torchrun train.py "+tt.flags)
 			checkSettings(t, j, tt.want)
 		})
+	}
+}
+
+// TestLoopOfManyFiles: what a script spawns, splits and leaves to others' modules.
+func TestLoopOfManyFiles(t *testing.T) {
+	const head = "import torch\nimport torch.multiprocessing as mp\nfrom torch.distributed.device_mesh import init_device_mesh\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n"
+	const tail = "model = DDP(Net())\nopt = torch.optim.Adam(model.parameters())\nloss.backward()\n"
+	for _, row := range []struct {
+		name, script, command string
+		want                  map[string]string
+	}{
+		{"spawn for each GPU", head + tail + "n = torch.cuda.device_count()\nmp.spawn(main, args=(n,), nprocs=n)\n", "python train.py",
+			map[string]string{"nproc": "4 @ train.py:9 starts one for each visible GPU", "sharding": "ddp"}},
+		{"spawn of a number", head + tail + "mp.spawn(main, nprocs=2)\n", "python train.py", map[string]string{"nproc": "2", "sharding": "ddp"}},
+		{"spawn under a condition", head + tail + "if many():\n    mp.spawn(main, nprocs=2)\n", "python train.py", map[string]string{"nproc": "unknown: train.py:9 starts the processes"}},
+		{"spawn below torchrun", head + tail + "mp.spawn(main, nprocs=2)\n", "torchrun --nproc-per-node 4 train.py", map[string]string{"nproc": "4"}},
+		{"mesh", head + tail + "tp = 2\nmesh = init_device_mesh('cuda', (world // tp, tp), mesh_dim_names=('dp', 'tp'))\n", "torchrun --nproc-per-node 4 train.py", map[string]string{"tp": "2 @ train.py"}},
+		{"layers split over what nobody knows", head + tail + "parallelize_module(model, mesh, plan)\n", "torchrun --nproc-per-node 4 train.py", map[string]string{"tp": "unknown: train.py:8"}},
+		{"a number that nothing reads", head + tail + "batch_size = 2\n", "torchrun --nproc-per-node 4 train.py", map[string]string{"micro_batch": "unknown: "}},
+		{"a model's own defaults", head + "from model import Args\n" + tail, "torchrun --nproc-per-node 4 train.py", map[string]string{"seq_len": "unknown: "}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			files := map[string]string{"train.py": row.script, "model.py": "class Args:\n    max_seq_len: int = 32768\n    def f(self):\n        return self.max_seq_len\n"}
+			checkSettings(t, scriptJob(t, files, 4, versions2025, row.command), row.want)
+		})
+	}
+}
+
+// TestAdapterOfAnotherModule: a function of the script's own makes the model and the adapter's configuration.
+func TestAdapterOfAnotherModule(t *testing.T) {
+	files := map[string]string{
+		"train.py": `from dataclasses import dataclass
+from transformers import HfArgumentParser
+from trl import SFTConfig, SFTTrainer
+from build import build
+
+@dataclass
+class Args:
+    model_name_or_path: str
+    lora: bool = False
+    four: bool = False
+    flash: bool = False
+    store: str = "uint8"
+
+args, training = HfArgumentParser((Args, SFTConfig)).parse_args_into_dataclasses()
+model, peft_config = build(args)
+SFTTrainer(model=model, args=training, peft_config=peft_config)
+`,
+		"build.py": `import torch
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+def build(args):
+    quant = None
+    if args.four:
+        quant = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_quant_storage=getattr(torch, args.store))
+    kwargs = {"dtype": torch.bfloat16}
+    if args.flash:
+        if torch.xpu.is_available():
+            kwargs["attn_implementation"] = "eager"
+        else:
+            kwargs["attn_implementation"] = "flash_attention_2"
+    if quant is not None:
+        kwargs["quantization_config"] = quant
+    model = AutoModelForCausalLM.from_pretrained(args.model_name_or_path, **kwargs)
+    config = None
+    if args.lora:
+        config = LoraConfig(r=4, lora_alpha=8, target_modules="all-linear")
+    return model, config
+`}
+	for command, want := range map[string]map[string]string{
+		"python train.py --model_name_or_path m/x":                                          {"method": "full", "quant": "none"},
+		"python train.py --model_name_or_path m/x --lora True --flash True":                 {"method": "lora @ build.py:20", "attention": "flash_attention_2 @ build.py", "base_dtype": "bf16"},
+		"python train.py --model_name_or_path m/x --lora True --four True --store bfloat16": {"method": "qlora", "quant": "bnb 4 bits, nf4, computes in fp32"},
+	} {
+		checkSettings(t, scriptJob(t, files, 1, versions2025, command), want)
 	}
 }

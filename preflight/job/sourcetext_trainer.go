@@ -130,7 +130,7 @@ func sourceFields(r *reader) fieldSet {
 	for _, f := range t.files {
 		for _, name := range slices.Sorted(maps.Keys(f.options)) {
 			if _, ours := known[name]; !ours && !strings.Contains(name, "(") {
-				fields[wordArgument] += " " + name
+				fields[f.options[name].argumentKind(f)] += " " + name
 			}
 		}
 	}
@@ -207,6 +207,9 @@ func (r *reader) readSourceTrainer() {
 	r.modelInSource()
 	r.checkpointingInSource()
 	r.readSettings()
+	if r.family.framework == "hf-trainer" { // Trainer has no length of its own
+		r.lengthInSource()
+	}
 	r.packingInSource()
 }
 

@@ -33,6 +33,11 @@ func (r *resolution) operation(e *Expr, at Place) *Expr {
 		}
 		return r.resolve(e.Items[1], at)
 	}
+	if len(e.Items) == 2 && (e.Text == "is" || e.Text == "is not") && isThing(first) {
+		if second := r.resolve(e.Items[1], at); second.Kind == Literal && second.Value == nil {
+			return &Expr{Kind: Literal, Line: e.Line, Value: e.Text == "is not"}
+		}
+	}
 	if first.Kind != Literal {
 		return fail
 	}
@@ -51,6 +56,15 @@ func (r *resolution) operation(e *Expr, at Place) *Expr {
 		return &Expr{Kind: Literal, Line: e.Line, Value: value}
 	}
 	return fail
+}
+
+// isThing reports whether a value is surely not None: a list, a dict, or what a class makes.
+func isThing(e *Expr) bool {
+	if e.Kind != Invoke {
+		return e.Kind == List || e.Kind == Dict
+	}
+	name := e.Call.Callee[strings.LastIndexByte(e.Call.Callee, '.')+1:]
+	return name != "" && name[0] >= 'A' && name[0] <= 'Z'
 }
 
 func contained(item, list, e *Expr) *Expr {

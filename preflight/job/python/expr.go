@@ -41,8 +41,11 @@ func (p *parser) expression() *Expr {
 		p.skipItem()
 		return unknown(line, "nested too deeply")
 	case p.word("lambda"):
-		p.lambda()
-		return unknown(line, "a lambda")
+		e := unknown(line, "a lambda")
+		if body, plain := p.lambda(); plain {
+			e.Items = []*Expr{body} // for field(default_factory=lambda: [...])
+		}
+		return e
 	case p.word("yield"):
 		p.word("from")
 		if !p.ends() {
@@ -71,8 +74,9 @@ func (p *parser) expression() *Expr {
 	return &Expr{Kind: Operation, Text: "if", Line: line, Items: []*Expr{test, e, p.expression()}}
 }
 
-// lambda steps over its parameters and its body.
-func (p *parser) lambda() {
+// lambda reads the body, and reports whether it has no parameters.
+func (p *parser) lambda() (body *Expr, plain bool) {
+	plain = p.isOp(":")
 	for !p.op(":") && !p.closes() {
 		if p.op(",") || p.op("=") || p.op("/") || p.op("*") {
 			continue
@@ -80,10 +84,10 @@ func (p *parser) lambda() {
 		before := p.at
 		p.expression()
 		if p.at == before {
-			return
+			return nil, false
 		}
 	}
-	p.expression()
+	return p.expression(), plain
 }
 
 // binary reads a chain of operators that bind at least as strongly as given.

@@ -110,7 +110,7 @@ type Kind int
 
 // The kinds of expressions.
 const (
-	Unknown   Kind = iota // not followed; Text says why
+	Unknown   Kind = iota // not followed; Text says why. Of x, y = f(): Items are f(), Value is which part; of x //= y: y and the operator
 	Literal               // Value is nil (None), bool, int64, float64 or string
 	List                  // list, tuple or set: Items
 	Dict                  // Keys and Items; a nil key is **other

@@ -152,6 +152,7 @@ func (p *parser) bind(target, value *Expr) {
 	if target.Kind == List {
 		for i, item := range target.Items {
 			part := unknown(value.Line, "part of "+value.String())
+			part.Items, part.Value = []*Expr{value}, int64(i)
 			if value.Kind == List && len(value.Items) == len(target.Items) {
 				part = value.Items[i]
 			}

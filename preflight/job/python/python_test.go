@@ -114,7 +114,14 @@ func TestValues(t *testing.T) {
 		{"FLAG = False\nx = 1\nif FLAG:\n    x = 2", "1"},
 		{"FLAG = False\nif FLAG:\n    x = 2\nelse:\n    x = 3", "3"},
 		{"if a:\n    x = 1\nelif b:\n    x = 2\nx = 3", "3"},
+		{"A = True\nif A:\n    y = 1\nif True:\n    x = 2", "2"}, // no elif of the one before
+		{"if A:\n    y = 1\nif __name__ == '__main__':\n    x = 4", "4"},
 		{"if __name__ == '__main__':\n    x = 4", "4"},
+		{"x = getattr(torch, 'bfloat16')", "torch.bfloat16"},
+		{"x = getattr(torch, pick())", "getattr(...)"},
+		{"import torch\nx = 1 if torch.xpu.is_available() else 2", "2"},
+		{"c = Config(a=1)\nx = c is not None", "true"},
+		{"c = make()\nx = c is None", "unknown: an expression with is"},
 		{"try:\n    import a\n    x = 1\nexcept ImportError:\n    x = 2", "unknown: x depends on a condition"},
 		{"with open(f) as g:\n    x = 5", "5"},
 		{"for x in range(3):\n    pass", "unknown: a loop's variable"},
@@ -137,6 +144,32 @@ func TestValues(t *testing.T) {
 	} {
 		if got := valueOf(t, row.source); got != row.want {
 			t.Errorf("%q: got %s, want %s", row.source, got, row.want)
+		}
+	}
+}
+
+// TestKeywordsStored: what name["key"] = value puts into a dict counts until it is handed over.
+func TestKeywordsStored(t *testing.T) {
+	for assignments, want := range map[string]string{
+		"k = dict(a=1)":                                                 "a=1",
+		"k = {'a': 1}\nk['b'] = 2":                                      "a=1 b=2",
+		"k = {'a': 1}\nk['a'] = 2":                                      "a=2",
+		"k = {'a': 1}\nk[name] = 2":                                     "a=1 ...",
+		"k = {'a': 1}\nif f():\n    k['a'] = 2":                         "a=unknown: k[\"a\"] depends on a condition",
+		"k = {'a': 1}\nif False:\n    k['a'] = 2":                       "a=1",
+		"k = {'a': 1}\nif True:\n    k['a'] = 2\nelse:\n    k['a'] = 3": "a=2",
+	} {
+		f := Read([]byte(assignments+"\nload(**k)\nk['a'] = 9\n"), "s.py")
+		list, complete := Scope{File: f}.Keywords(f.CallsOf("load")[0])
+		var got []string
+		for _, k := range list {
+			got = append(got, k.Name+"="+show(k.Value))
+		}
+		if !complete {
+			got = append(got, "...")
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q: %q, want %q", assignments, got, want)
 		}
 	}
 }

@@ -119,7 +119,23 @@ func (r *resolution) resolve(e *Expr, at Place) *Expr {
 		return &Expr{Kind: e.Kind, Line: e.Line, Items: items, Keys: e.Keys}
 	case Index:
 		return r.indexed(e, at)
-	case Unknown, Literal, Invoke:
+	case Invoke:
+		return r.called(e, at)
+	case Unknown, Literal:
+	}
+	return e
+}
+
+// called resolves the calls that say the same wherever an NVIDIA GPU trains, and getattr(torch, "bfloat16").
+func (r *resolution) called(e *Expr, at Place) *Expr {
+	switch args := e.Call.Args; {
+	case len(args) == 0 && EndsIn(r.File.Qualified(e.Call.Callee), "torch.xpu.is_available", "torch.npu.is_available"):
+		return &Expr{Kind: Literal, Line: e.Line, Value: false}
+	case len(args) == 2 && e.Call.Callee == "getattr" && args[0].Kind == Name:
+		attribute := r.resolve(args[1], at)
+		if name, ok := attribute.Value.(string); ok && attribute.Kind == Literal {
+			return r.resolve(&Expr{Kind: Name, Line: e.Line, Text: args[0].Text + "." + name}, at)
+		}
 	}
 	return e
 }
@@ -202,11 +218,14 @@ func (r *resolution) field(e *Expr, at Place) *Expr {
 	return nil
 }
 
-// FieldDefault is the default inside dataclasses.field(default=...).
+// FieldDefault is the default inside dataclasses.field(default=...), also that of a factory that is a lambda.
 func FieldDefault(f *File, e *Expr) *Expr {
 	if e != nil && e.Kind == Invoke && EndsIn(f.Qualified(e.Call.Callee), "field", "Field") {
 		if value := e.Call.Keyword("default"); value != nil {
 			return value
+		}
+		if made := e.Call.Keyword("default_factory"); made != nil && made.Kind == Unknown && len(made.Items) == 1 {
+			return made.Items[0] // lambda: [...]
 		}
 	}
 	return e
@@ -359,38 +378,4 @@ func (r *resolution) indexed(e *Expr, at Place) *Expr {
 	case Unknown, Literal, Name, Invoke, Operation, Index:
 	}
 	return fail
-}
-
-// Keywords lists a call's keyword arguments, those of **dict included where the file decides them; complete is false when there may
-// be others.
-func (s Scope) Keywords(c *Call) (list []Keyword, complete bool) {
-	complete = !c.Starred
-	for _, k := range c.Keywords {
-		if k.Name != "" {
-			list = append(list, k)
-			continue
-		}
-		dict := s.Resolve(k.Value, c.Place)
-		switch {
-		case dict.Kind == Invoke && dict.Call.Callee == "dict" && len(dict.Call.Args) == 0:
-			inner, whole := s.Keywords(dict.Call)
-			list, complete = append(list, inner...), complete && whole
-			continue
-		case dict.Kind != Dict:
-			complete = false
-			continue
-		}
-		for i, key := range dict.Keys {
-			name, text := "", false
-			if key != nil && key.Kind == Literal {
-				name, text = key.Value.(string)
-			}
-			if !text {
-				complete = false
-				continue
-			}
-			list = append(list, Keyword{name, dict.Items[i]})
-		}
-	}
-	return list, complete
 }

@@ -128,7 +128,7 @@ func (p *parser) looped() {
 // conditional reads if, elif and else. The main guard is no condition: the script is what torchrun starts.
 func (p *parser) conditional() {
 	before := p.conditions
-	for p.word("if") || p.word("elif") {
+	for more := p.word("if"); more; more = p.word("elif") { // the if of the next statement is another one
 		test := p.expression()
 		if p.op(",") {
 			p.brokenLine()
@@ -300,9 +300,11 @@ func (p *parser) assignment(line int) {
 			p.bind(target, value)
 		}
 	case p.augmented():
-		p.expressions()
+		changed := unknown(line, "changed in place")
+		changed.Value = p.tokens[p.at-1].text
+		changed.Items = []*Expr{p.expressions()}
 		if targets[0].Kind == Name {
-			p.assign(targets[0].Text, nil, unknown(line, "changed in place"), line)
+			p.assign(targets[0].Text, nil, changed, line)
 		}
 	}
 }

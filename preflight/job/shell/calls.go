@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,7 +39,33 @@ func (e *evaluator) call(c *syntax.CallExpr, s *syntax.Stmt) {
 		b(e, words, prefix, s)
 		return
 	}
+	e.written(words, s)
 	e.record(words, prefix, s.Pos())
+}
+
+// written keeps a text that the script writes into a file: cat > FILE <<EOF, or tee FILE <<EOF. What a branch writes that may not run is
+// left alone.
+func (e *evaluator) written(words []string, s *syntax.Stmt) {
+	text, ok := e.input(s)
+	if !ok || e.branch != "" {
+		return
+	}
+	target := ""
+	for _, r := range s.Redirs {
+		if r.Op == syntax.RdrOut || r.Op == syntax.ClbOut {
+			target = e.text(r.Word)
+		}
+	}
+	switch {
+	case words[0] == "cat" && len(words) == 1:
+	case words[0] == "tee" && len(words) == 2:
+		target = words[1]
+	default:
+		return
+	}
+	if _, unknown := Unknown(target); !unknown && target != "" {
+		e.script.Written[path.Clean(join(e.dir, target))] = text
+	}
 }
 
 // nested follows a body that may lead back to itself.

@@ -42,7 +42,9 @@ type Input struct {
 // A Script is what was found in a script.
 type Script struct {
 	Commands []Command // in the order of the text
-	Exit     string    // where an exit ends the script before its last line: "run.sh:9"; "" when none does
+	// Written are the files that the script writes from a text of its own (cat > FILE <<EOF), by their paths.
+	Written map[string]string
+	Exit    string // where an exit ends the script before its last line: "run.sh:9"; "" when none does
 }
 
 // A Command is one simple command with its words expanded.
@@ -90,7 +92,7 @@ func Read(data []byte, in Input) (*Script, error) {
 		in.Begin(directives(data))
 	}
 	e := &evaluator{
-		in: in, script: &Script{}, vars: map[string]variable{}, funcs: map[string]*syntax.Stmt{},
+		in: in, script: &Script{Written: map[string]string{}}, vars: map[string]variable{}, funcs: map[string]*syntax.Stmt{},
 		file: in.Name, dir: in.Dir, params: in.Args,
 	}
 	e.statements(file.Stmts)

@@ -66,6 +66,7 @@ func knownScripts() map[string]string {
 		"one in braces":         "cmd {token} a{b}c",
 		"brackets in text":      "cmd '{\"a\": 1}' \"[x]\" a=b",
 		"prefix":                "A=1 cmd $((1+1))",
+		"own folder":            "D=$(cd -- \"$(dirname -- \"/dev/b.sh\")\" >/dev/null 2>&1 ; pwd -P); E=$(cd /dev && pwd); cmd $D $E",
 		"text folder":           "D=$(dirname /a/b/c.sh); cmd $D $(basename /x/y) $(echo a b)",
 		"exported default":      ": ${PORT:=29500}; cmd $PORT",
 		"unset":                 "A=1; unset A; cmd ${A:-gone}",
@@ -178,6 +179,27 @@ func TestSeveral(t *testing.T) {
 	for i, want := range []bool{false, true, false, false, true} {
 		if Several(words[i]) != want {
 			t.Errorf("word %d: %t", i, !want)
+		}
+	}
+}
+
+// A text that the script writes into a file is kept, unless a branch writes it that may not run.
+func TestWritten(t *testing.T) {
+	for _, tt := range []struct{ script, path, want string }{
+		{"N=2\ncat > \"$D/c.json\" <<EOF\n{\"n\": $N}\nEOF\n", "/w/c.json", "{\"n\": 2}\n"},
+		{"cat <<'EOF' >c.json\n$N\nEOF\n", "/w/c.json", "$N\n"},
+		{"cd sub; tee c.json <<EOF >/dev/null\nx\nEOF\n", "/w/sub/c.json", "x\n"},
+		{"if [ 1 = 1 ]; then cat > c <<EOF\na\nEOF\nelse cat > c <<EOF\nb\nEOF\nfi", "/w/c", "a\n"},
+		{"if [ -f x ]; then cat > c <<EOF\na\nEOF\nfi", "/w/c", ""},
+		{"cat >> c <<EOF\na\nEOF\n", "/w/c", ""},
+		{"cat a > c", "/w/c", ""},
+	} {
+		script, err := Read([]byte(tt.script), Input{Name: "run.sh", Dir: "/w", Getenv: func(name string) (string, bool) { return "/w", name == "D" }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := script.Written[tt.path]; got != tt.want {
+			t.Errorf("%q: %q, want %q (%v)", tt.script, got, tt.want, script.Written)
 		}
 	}
 }

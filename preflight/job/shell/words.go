@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os/user"
 	"path"
+	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -272,18 +273,14 @@ func (e *evaluator) unset(x *syntax.ParamExp) string {
 // substitution follows the few command substitutions that only work on text: where a script finds its own folder.
 func (e *evaluator) substitution(x *syntax.CmdSubst) string {
 	const why = "it is the output of a command, and nothing is run"
+	if folder, ok := e.folder(x.Stmts); ok {
+		return folder
+	}
 	if len(x.Stmts) != 1 {
 		return e.unknown(x, why)
 	}
 	stmt := x.Stmts[0]
-	if chain, ok := stmt.Cmd.(*syntax.BinaryCmd); ok && chain.Op == syntax.AndStmt { // cd FOLDER && pwd
-		cd, pwd := e.simple(chain.X), e.simple(chain.Y)
-		if len(cd) == 2 && cd[0] == "cd" && len(pwd) > 0 && pwd[0] == "pwd" {
-			return join(e.dir, cd[1])
-		}
-		return e.unknown(x, why)
-	}
-	words := e.simple(stmt)
+	words := slices.DeleteFunc(e.simple(stmt), func(word string) bool { return word == "--" })
 	switch {
 	case len(words) == 2 && words[0] == "dirname":
 		return path.Dir(words[1])
@@ -293,10 +290,31 @@ func (e *evaluator) substitution(x *syntax.CmdSubst) string {
 		return join(e.dir, words[len(words)-1])
 	case len(words) >= 2 && words[0] == "echo" && !strings.HasPrefix(words[1], "-"):
 		return strings.Join(words[1:], " ")
-	case len(words) == 1 && words[0] == "pwd":
+	case isPwd(words):
 		return join(e.dir, ".")
 	}
 	return e.unknown(x, why)
+}
+
+// folder follows cd FOLDER && pwd, also with ; in between and what the two may carry (cd -- FOLDER >/dev/null 2>&1; pwd -P).
+func (e *evaluator) folder(list []*syntax.Stmt) (string, bool) {
+	if len(list) == 1 {
+		if chain, ok := list[0].Cmd.(*syntax.BinaryCmd); ok && chain.Op == syntax.AndStmt {
+			list = []*syntax.Stmt{chain.X, chain.Y}
+		}
+	}
+	if len(list) != 2 {
+		return "", false
+	}
+	cd := slices.DeleteFunc(e.simple(list[0]), func(word string) bool { return word == "--" || word == "-P" || word == "-L" })
+	if len(cd) != 2 || cd[0] != "cd" || cd[1] == "-" || !isPwd(e.simple(list[1])) {
+		return "", false
+	}
+	return join(e.dir, cd[1]), true
+}
+
+func isPwd(words []string) bool {
+	return len(words) == 1 && words[0] == "pwd" || len(words) == 2 && words[0] == "pwd" && (words[1] == "-P" || words[1] == "-L")
 }
 
 // simple is the command of a statement when it is nothing but words; nil otherwise.
