@@ -33,7 +33,10 @@ type block struct {
 	hidden                              *tensor   // the last hidden state
 }
 
-func (r *rank) block() *block {
+func (r *rank) block() *block { return r.blockOf(false) }
+
+// blockOf is a layer with its experts, or one of a mixture of experts that has none.
+func (r *rank) blockOf(dense bool) *block {
 	a := r.arch
 	heads, kvHeads := ceilDiv(a.Heads, r.tp), max(a.KVHeads/r.tp, 1) // a key-value head is never split (llm-analysis)
 	if a.KVHeads == 0 {
@@ -76,9 +79,16 @@ func (r *rank) block() *block {
 			}
 		}
 	}
+	alike := max(r.layers, 1)
+	if unlike := r.denseLayers(); unlike > 0 {
+		b.dense, alike = dense, unlike
+		if !dense {
+			alike = max(r.layers-unlike, 1)
+		}
+	}
 	for _, w := range r.base {
-		if w.unit == layerUnit {
-			b.elements[moduleKey(w)] += ceilDiv(w.total(), max(r.layers, 1))
+		if w.unit == layerUnit && w.dense == b.dense {
+			b.elements[moduleKey(w)] += ceilDiv(w.total(), alike)
 		}
 	}
 	return b
@@ -98,8 +108,8 @@ func moduleKey(w weight) string {
 		return crossPrefix + w.Module
 	case w.Role == model.Norm:
 		return "norm"
-	case w.Module == "c_proj" && strings.Contains(w.Path, "mlp"):
-		return "mlp.c_proj"
+	case (w.Module == "c_proj" || w.Module == "Wo") && strings.Contains(w.Path, "mlp"):
+		return "mlp." + w.Module
 	case strings.HasSuffix(w.Path, "intermediate.dense"):
 		return "intermediate"
 	case strings.HasSuffix(w.Path, "output.dense") && !strings.Contains(w.Path, "attention"):
@@ -185,9 +195,9 @@ func (b *block) mlp(x *tensor) *tensor {
 
 var (
 	gateModules = []string{"gate_proj", "w1", "wi_0"}
-	upModules   = []string{"up_proj", "fc1", "c_fc", "dense_h_to_4h", "fc_in", "lin1", "intermediate", "w3", "wi", "wi_1"}
-	bothModules = []string{"gate_up_proj"}
-	downModules = []string{"down_proj", "fc2", "mlp.c_proj", "dense_4h_to_h", "fc_out", "lin2", "output", "w2", "wo"}
+	upModules   = []string{"up_proj", "fc1", "c_fc", "dense_h_to_4h", "fc_in", "lin1", "intermediate", "w3", "wi", "wi_1", "linear_fc1"}
+	bothModules = []string{"gate_up_proj", "input_linear", "Wi"}
+	downModules = []string{"down_proj", "fc2", "mlp.c_proj", "dense_4h_to_h", "fc_out", "lin2", "output", "w2", "wo", "output_linear", "linear_fc2", "mlp.Wo"}
 )
 
 func (b *block) feedForward(x *tensor, width int64) *tensor {
@@ -244,7 +254,7 @@ func (b *block) experts(x *tensor) *tensor {
 	copies = b.cast(copies, b.w)
 	up := own.grouped(copies, routed*2*width, weights*2/3)
 	parts := b.split(up, routed*width, routed*width)
-	y := b.product(b.activation(parts[0]), parts[1])
+	y := b.expertGate(parts[0], parts[1])
 	y = own.grouped(b.cast(y, b.w), routed*b.h, weights-weights*2/3)
 	wide := max(y.width, chosen.width)
 	y = b.add(op{name: "weigh", in: []*tensor{y, chosen}, saves: []*tensor{y, chosen}, temp: wide * y.n}, y.n, wide)
@@ -257,6 +267,20 @@ func (b *block) experts(x *tensor) *tensor {
 		shared = b.sharedExpert(x)
 	}
 	return b.sum(y, shared)
+}
+
+// expertGate is what stands between the grouped products.
+func (b *block) expertGate(gate, up *tensor) *tensor {
+	if !b.quirk.clampedGate {
+		return b.product(b.activation(gate), up)
+	}
+	clamped := func(x *tensor) *tensor {
+		return b.add(op{name: "activation", in: []*tensor{x}, saves: []*tensor{x}}, x.n, x.width)
+	}
+	gate, up = clamped(gate), clamped(up)
+	open := b.add(op{name: "activation", in: []*tensor{b.scaled(gate)}}, gate.n, gate.width)
+	b.ops[len(b.ops)-1].saves = []*tensor{open}
+	return b.product(b.scaled(up), b.product(gate, open))
 }
 
 // sharedExpert is the MLP that every token visits, behind a gate of its own in Qwen2-MoE.

@@ -11,7 +11,7 @@ var (
 	kModules     = []string{"k_proj", "key", "key_proj", "k_lin", "k"}
 	vModules     = []string{"v_proj", "value", "value_proj", "v_lin", "v"}
 	fusedModules = []string{"query_key_value", "c_attn", "qkv_proj", "Wqkv", "W_pack", "qkv"}
-	outModules   = []string{"o_proj", "out_proj", "dense", "c_proj", "out_lin", "o"}
+	outModules   = []string{"o_proj", "out_proj", "dense", "c_proj", "out_lin", "o", "proj", "Wo"}
 )
 
 // attend is the projections, their rotation, the core and the output projection.
@@ -45,12 +45,18 @@ func (b *block) project(x *tensor) (q, k, v *tensor) {
 		k = b.linear(x, b.kv, b.present(kModules...)...)
 		v = b.linear(x, b.kv, b.present(vModules...)...)
 	}
-	if b.arch.QKNorm {
-		d := b.q / max(b.heads, 1)
+	d := b.q / max(b.heads, 1)
+	if b.arch.QKNorm && !b.quirk.normsRotated {
 		q, k = b.norm(q, d), b.norm(k, d)
 	}
 	if !b.quirk.noRotary {
 		q, k = b.rotated(q), b.rotated(k)
+	}
+	if b.quirk.ownRotary {
+		b.ops[len(b.ops)-1].extra += 2 * 4 * b.seq * d
+	}
+	if b.arch.QKNorm && b.quirk.normsRotated {
+		q, k = b.norm(q, d), b.norm(k, d)
 	}
 	return q, k, v
 }
@@ -122,7 +128,12 @@ func (b *block) core(q, k, v *tensor) *tensor {
 			o.extra += width * b.heads * b.seq * b.seq
 		}
 	case masked:
-		o.extra += width * b.batch * b.seq * b.seq // the additive mask that each layer makes of the boolean one
+		// the additive mask that each layer makes of the boolean one
+		mask := width * b.batch * b.seq * b.seq
+		if every := b.quirk.windows; every > 0 && !b.padded() { // layers without a window have none
+			mask -= mask / every
+		}
+		o.extra += mask
 	}
 	b.ops = append(b.ops, o)
 	if b.quirk.bothOrders && !b.liger.rope && !b.compiled && (b.cpu() || !masked && b.c < 4) { // memory-efficient attention has an order of its own
@@ -218,6 +229,9 @@ func (b *block) eagerCore(q, k, v *tensor, named []*tensor) *tensor {
 	if b.arch.Causal && b.keys == 0 || b.padded() || b.arch.PositionBias { // the mask has the dtype of the embeddings
 		scores = b.cast(scores, max(scores.width, b.stream))
 	}
+	if b.quirk.sinks {
+		return b.sinkProbabilities(scores, v)
+	}
 	width := int64(4)
 	if b.quirk.softmax16 && !b.precision.autocast {
 		width = scores.width
@@ -236,4 +250,17 @@ func (b *block) eagerCore(q, k, v *tensor, named []*tensor) *tensor {
 	probs, v = b.lowered(probs), b.lowered(v)
 	out := b.add(op{name: "core", in: []*tensor{probs, v}, saves: []*tensor{probs, v}}, b.tokens*b.valueWidth(), v.width)
 	return b.copied(out)
+}
+
+// sinkProbabilities is the softmax over scores and a sink, joined and lowered by their maximum, and the product with v of all but the sink's column
+// (eager_attention_forward in transformers/models/gpt_oss).
+func (b *block) sinkProbabilities(scores, v *tensor) *tensor {
+	joined := b.scaled(b.copied(scores))
+	probs := b.add(op{name: "core", in: []*tensor{joined}}, joined.n, joined.width)
+	b.ops[len(b.ops)-1].saves = []*tensor{probs}
+	probs = b.cast(b.split(probs, probs.n)[0], v.width)
+	probs = b.dropout(probs, b.arch.AttentionDropout)
+	b.returned = append(b.returned, probs)
+	probs, v = b.lowered(probs), b.lowered(v)
+	return b.copied(b.add(op{name: "core", in: []*tensor{probs, v}, saves: []*tensor{probs, v}}, b.tokens*b.valueWidth(), v.width))
 }

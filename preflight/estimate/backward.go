@@ -27,7 +27,7 @@ func (m *builder) backward() []Components {
 	top, bottom := m.ends()
 	out = append(out, m.walkLayers(m.awaiting(with(m.layout.backward), grads.tied), top, bottom, grads)...)
 	end := m.inBackward(m.layout.backwardEnd)
-	end[Gradients], end[Activations], end[Logits] = all, bottom, m.loss.held
+	end[Gradients], end[Activations], end[Logits] = all, bottom-m.tape.lead, m.loss.held
 	end[Temporaries] += m.lastGradients(grads)
 	return append(out, end)
 }
@@ -42,20 +42,31 @@ func (m *builder) awaiting(at momentAt, tied int64) momentAt {
 
 // walkLayers is the backward pass at both ends of the layers, and of those of the stack in front, if there is one.
 func (m *builder) walkLayers(at momentAt, top, bottom int64, grads unitGradients) []Components {
-	out := m.walkLayer(&m.tape, at, top, grads.final)
+	t := &m.tape
+	out := m.walkLayer(t, t.layers-1, at, top, grads.final)
+	if last := t.lastRecomputed(); last > 0 && last < t.layers-1 {
+		behind := t.layers - 1 - last
+		out = append(out, m.walkLayer(t, last, at, top-t.kept(t.layers-1)+t.kept(last), grads.final+behind*ceilDiv(t.layer, m.layout.gradShards))...)
+	}
 	pending := int64(0)
 	if m.tape.layers > 1 {
 		pending = m.tape.pending
 	}
 	e, all := m.tape.encoder, m.layout.grads
+	if d := m.tape.dense; d != nil {
+		own, front := ceilDiv(m.tape.layer, m.layout.gradShards), ceilDiv(d.layer, m.layout.gradShards)
+		bottom += pending - m.tape.unlike
+		out = append(out, m.walkLayer(&m.tape, d.layers, at, bottom+d.kept(d.layers), all-grads.first-d.layers*front-own)...)
+		return append(out, m.walkLayer(d, 0, at, bottom+m.hoarded(), all-grads.first-front)...)
+	}
 	if e == nil {
-		return append(out, m.walkLayer(&m.tape, at, bottom+pending+m.hoarded(), all-grads.first-grads.layer)...)
+		return append(out, m.walkLayer(&m.tape, 0, at, bottom+pending+m.hoarded(), all-grads.first-grads.layer)...)
 	}
 	own, front := ceilDiv(m.tape.layer, m.layout.gradShards), ceilDiv(e.layer, m.layout.gradShards)
-	out = append(out, m.walkLayer(&m.tape, at, bottom+pending, all-grads.first-e.layers*front-own)...)
+	out = append(out, m.walkLayer(&m.tape, 0, at, bottom+pending, all-grads.first-e.layers*front-own)...)
 	bottom -= e.kept(e.layers) + e.final
-	out = append(out, m.walkLayer(e, at, bottom+e.kept(e.layers-1), all-grads.first-e.layers*front)...)
-	return append(out, m.walkLayer(e, at, bottom+e.pending, all-grads.first-front)...)
+	out = append(out, m.walkLayer(e, e.layers-1, at, bottom+e.kept(e.layers-1), all-grads.first-e.layers*front)...)
+	return append(out, m.walkLayer(e, 0, at, bottom+e.pending, all-grads.first-front)...)
 }
 
 // A momentAt is the memory at a point of backward: with the gradients produced so far, activations, logits and what is alive for a moment.
@@ -142,13 +153,13 @@ func (m *builder) fresh(bytes int64) int64 {
 
 // walkLayer is the backward pass through one layer, last step first. held are the activations of earlier layers, produced the
 // gradients made before. A checkpointed layer has been recomputed, so its input lies beside its steps' activations.
-func (m *builder) walkLayer(t *tape, at momentAt, held, produced int64) []Components {
-	if t.checkpointed > 0 && !t.keepsInput {
+func (m *builder) walkLayer(t *tape, layer int64, at momentAt, held, produced int64) []Components {
+	if t.recomputes(layer) && !t.keepsInput {
 		held += t.input
 	}
 	left := saved(t.steps)
 	var out []Components
-	if t.checkpointed > 0 { // the end of the recomputation, the gradient of the layer's output beside it
+	if t.recomputes(layer) { // the end of the recomputation, the gradient of the layer's output beside it
 		out = append(out, at(produced, held+left, m.loss.held, t.excess+t.input))
 	}
 	for _, s := range slices.Backward(t.steps) {

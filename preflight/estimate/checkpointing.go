@@ -11,6 +11,7 @@ type tape struct {
 	layers int64
 	// input is what a checkpointed layer keeps; checkpointed how many of the layers are.
 	input, checkpointed int64
+	every               int64 // if only every so many layers are checkpointed, from the first on; else 0
 	spared              int64 // what the first layer does not keep, because nothing before it is trained
 	keepsInput          bool  // a layer's input is among what the layer itself keeps
 	hidden              int64 // the last hidden state, which the forward pass holds until the loss is there, if nothing keeps it
@@ -21,9 +22,13 @@ type tape struct {
 	layer               int64 // gradients of one layer's weights
 	pending             int64 // gradients that wait until backward has left the layers: of what they all read
 	output              int64 // what the other stack reads
+	unread              int64 // what layers keep whose output nothing reads, until the forward pass lets go of it
 	embedding           int64 // what went into the first layer, if the model's code alone keeps it through the forward pass
+	lead                int64 // what is kept behind the embeddings, which backward lets go of before it makes their gradient
 	batch               int64 // the tensors of a micro-batch, among what is outside
 	encoder             *tape // the stack in front, in models that have two
+	dense               *tape // layers without experts in front of those that have them
+	unlike              int64 // what those keep beyond as many of the others, among what is outside
 }
 
 // tapeOf is a tape of layers like g.
@@ -43,11 +48,27 @@ func (b *block) tapeOf(g *graph) tape {
 // kept is what n layers hold between forward and backward.
 func (t tape) kept(n int64) int64 {
 	done := n * t.checkpointed / max(t.layers, 1)
+	if t.every > 0 {
+		done = ceilDiv(n, t.every)
+	}
 	kept := done*t.input + (n-done)*saved(t.steps)
 	if n > 0 {
 		kept -= t.spared
 	}
 	return kept
+}
+
+// recomputes says that a layer is checkpointed.
+func (t tape) recomputes(layer int64) bool {
+	return t.checkpointed > 0 && (t.every == 0 || layer%t.every == 0)
+}
+
+// lastRecomputed is the number of the last layer that is checkpointed.
+func (t tape) lastRecomputed() int64 {
+	if t.every == 0 {
+		return t.layers - 1
+	}
+	return (t.layers - 1) / t.every * t.every
 }
 
 func (t tape) total() int64 { return t.outside + t.kept(t.layers) + t.final }
@@ -66,7 +87,7 @@ func (r *rank) tape() (t tape, ok bool) {
 	g := b.layer()
 	t = b.tapeOf(g)
 	r.applyCheckpointing(&t)
-	if t.checkpointed > 0 {
+	if t.recomputes(t.layers - 1) {
 		t.trailing = g.working()
 		if b.quirk.returnsScores && t.layers > 1 {
 			t.trailing += b.c * b.tokens * b.heads * b.seq
@@ -74,12 +95,17 @@ func (r *rank) tape() (t tape, ok bool) {
 	}
 	if a.Encoder != nil && r.first {
 		t.encoder = r.encoderTape()
+		t.outside += r.projected()
+		t.embedding += t.encoder.unread + r.imageFeatures()
 		t.outside += t.encoder.total() + b.biasBytes(t.checkpointed > 0)
 	}
-	if n := r.denseLayers(); n > 0 && t.checkpointed == 0 { // the walk through layers takes all for alike
-		d := r.block()
-		d.dense = true
-		t.outside += n * (saved(d.layer().steps()) - saved(t.steps))
+	if n := r.denseLayers(); n > 0 {
+		d := r.blockOf(true)
+		front := d.tapeOf(d.layer())
+		front.layers, front.every, front.checkpointed = n, t.every, min(n, t.checkpointed)
+		t.dense = &front
+		t.unlike = front.kept(n) - t.kept(n)
+		t.outside += t.unlike
 	}
 	if (r.first || r.freezes()) && t.checkpointed == 0 && r.frozenEmbeddings() {
 		g.frozenInput = true
@@ -88,6 +114,9 @@ func (r *rank) tape() (t tape, ok bool) {
 	if r.first {
 		t.batch = b.batchBytes()
 		t.outside += t.batch + b.embedded(t.checkpointed > 0)
+		if a.Encoder == nil {
+			t.lead = b.afterEmbedding(t.checkpointed > 0)
+		}
 	}
 	switch {
 	case t.checkpointed > 0:
@@ -121,7 +150,7 @@ func (r *rank) frozenEmbeddings() bool {
 func (r *rank) denseLayers() int64 {
 	var n int64
 	for _, u := range r.arch.Units {
-		if u.Name == "dense layer" {
+		if u.Name == denseUnit {
 			n += u.Repeat
 		}
 	}
@@ -161,7 +190,7 @@ func (r *rank) selective(t *tape, every int64) {
 	b := r.block()
 	switch {
 	case every > 0:
-		t.checkpointed = ceilDiv(t.layers, every)
+		t.checkpointed, t.every = ceilDiv(t.layers, every), every
 	case r.megatron() || r.framework("nanotron"):
 		b.kind = "flash"
 		t.steps = b.layer().steps()

@@ -3,6 +3,9 @@ package estimate
 import (
 	"cmp"
 	"slices"
+	"strings"
+
+	"oomguard/preflight/model"
 )
 
 // Models of two stacks: an encoder of text, images or sound in front of the layers that write text.
@@ -42,8 +45,13 @@ func (r *rank) encoderTape() *tape {
 	b := e.block()
 	g := b.layer()
 	t := b.tapeOf(g)
+	t.layers -= min(r.unreadLayers(), t.layers-1)
 	e.applyCheckpointing(&t)
+	t.unread = r.unreadLayers() * saved(t.steps)
 	if t.checkpointed > 0 {
+		t.unread = r.unreadLayers() * t.input
+	}
+	if t.recomputes(t.layers - 1) {
 		t.trailing = g.working()
 	}
 	input := g.input.bytes()
@@ -60,6 +68,35 @@ func (r *rank) encoderTape() *tape {
 	}
 	t.outside += b.biasBytes(t.checkpointed > 0)
 	return &t
+}
+
+// projected is what the two linear layers between a vision tower and the text keep: their inputs, and that of the function between them.
+func (r *rank) projected() int64 {
+	for _, w := range r.base {
+		if w.unit == embeddingUnit && w.Role == model.Linear && strings.HasSuffix(w.Path, "multi_modal_projector.linear_1") && r.trainsEnds() {
+			return r.precision.compute * r.batch * r.encoderSequence() * (w.Shape[1] + 2*w.Shape[0])
+		}
+	}
+	return 0
+}
+
+// imageFeatures is what the model's output names until the forward pass returns: the tower's last state, and what the projector made of it.
+func (r *rank) imageFeatures() int64 {
+	if r.projected() == 0 {
+		return 0
+	}
+	return r.batch * r.encoderSequence() * (r.precision.stream*r.arch.Encoder.Hidden + r.precision.compute*r.arch.Hidden)
+}
+
+// unreadLayers counts the encoder's last layers, whose output nothing reads (LLaVA takes that of the layer before).
+func (r *rank) unreadLayers() int64 {
+	var n int64
+	for _, u := range r.arch.Units {
+		if u.Name == encoderUnit && len(u.Tensors) > 0 && u.Tensors[0].Unused {
+			n += u.Repeat
+		}
+	}
+	return n
 }
 
 // encoderNorm finds the norm after an encoder's layers: T5's, Whisper's and those of vision towers.

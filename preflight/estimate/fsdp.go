@@ -172,7 +172,7 @@ func (m *builder) fsdpLayer(gathered, waiting, kept, done int64) []Components {
 	if f.whole {
 		whole, gradients = whole+f.wide*done*layer, 0
 	}
-	out := m.walkLayer(&m.tape, func(shares, activations, logits, live int64) Components {
+	out := m.walkLayer(&m.tape, 0, func(shares, activations, logits, live int64) Components {
 		unit := f.wide * shares * m.layout.gradShards / m.precision.grad
 		return m.reduced(gathered+waiting+whole+unit, gradients, activations, logits, live)
 	}, kept, 0)

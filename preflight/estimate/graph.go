@@ -23,6 +23,7 @@ type op struct {
 	in, out []*tensor // the inputs and outputs that gradients flow through
 	saves   []*tensor // kept until the op's backward has run; a storage that several ops keep counts once
 	extra   int64     // further bytes kept: masks, statistics, casts of weights
+	mask    int64     // of extra, what is made beside the output though nothing keeps it: dropout's mask, factors of Python functions
 	temp    int64     // alive only while the op's backward runs, besides the gradients of its inputs and outputs
 	grads   int64     // gradients of weights that appear here
 	passes  bool      // the gradient of the output is the gradient of every input: additions, views, and sums over copies
@@ -140,7 +141,7 @@ func (g *graph) trailing() int64 {
 }
 
 // working is the most that a checkpointed graph holds on its way forward, when nothing is kept for backward, beyond its input.
-func (g *graph) working() int64 { return g.forwardPeak(map[*tensor]bool{}) - g.input.bytes() }
+func (g *graph) working() int64 { return g.forwardPeak(nil) - g.input.bytes() }
 
 // excess is by how much the forward pass rises above what it keeps, not counting the extra bytes of its ops.
 func (g *graph) excess() int64 {
@@ -158,7 +159,7 @@ func (g *graph) excess() int64 {
 }
 
 // forwardPeak is the most that is alive at once in the forward pass: tensors live until their last use, the input and what is kept to the
-// end.
+// end. If nothing is kept, masks come and go with their ops.
 func (g *graph) forwardPeak(kept map[*tensor]bool) int64 {
 	last := map[*tensor]int{g.input: len(g.ops)}
 	for i, o := range g.ops {
@@ -174,6 +175,9 @@ func (g *graph) forwardPeak(kept map[*tensor]bool) int64 {
 				born[s] = true
 				alive += s.bytes()
 			}
+		}
+		if kept == nil {
+			peak = max(peak, alive+o.mask)
 		}
 		peak = max(peak, alive)
 		for t := range born {

@@ -56,17 +56,24 @@ func (b *block) embedded(checkpointed bool) int64 {
 		}
 	}
 	sum += b.convolutions()
-	if !b.frozenEmbeddings() || checkpointed { // checkpointed layers need inputs that require a gradient (enable_input_require_grads)
-		sum += b.embeddingNorm()
-	}
-	if b.arch.EmbeddingDropout > 0 {
-		sum += b.dropoutMask(b.h*b.tokens, b.stream)
-	}
+	sum += b.afterEmbedding(checkpointed)
 	if b.quirk.noRotary {
 		sum += 8 * b.seq // position ids
 	}
 	if d := b.distances(); d > 0 {
 		sum += b.c * d * b.h
+	}
+	return sum
+}
+
+// afterEmbedding is what the norm and the dropout behind the embeddings keep.
+func (b *block) afterEmbedding(checkpointed bool) int64 {
+	var sum int64
+	if !b.frozenEmbeddings() || checkpointed { // checkpointed layers need inputs that require a gradient (enable_input_require_grads)
+		sum += b.embeddingNorm()
+	}
+	if b.arch.EmbeddingDropout > 0 {
+		sum += b.dropoutMask(b.h*b.tokens, b.stream)
 	}
 	return sum
 }
@@ -104,7 +111,7 @@ func (b *block) embeddingNorm() int64 {
 // are added to the scores. Gemma 2 and 3 have another one for layers with a window.
 func (b *block) maskBytes() int64 {
 	masks := int64(1)
-	if b.quirk.twoMasks {
+	if every := b.quirk.windows; every > 0 && b.arch.Layers >= every {
 		masks = 2
 	}
 	entries := masks * b.batch * b.seq * b.seq

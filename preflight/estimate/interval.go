@@ -12,6 +12,8 @@ import (
 var measuredTypes = []string{"llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "phi", "phi3",
 	"gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "opt", "falcon", "stablelm", "starcoder2", "olmo", "olmo2", "cohere", "glm", "granite",
 	"smollm3", "bert", "roberta", "distilbert", "electra", "olmoe",
+	"arcee", "camembert", "cohere2", "ernie4_5", "ernie4_5_moe", "exaone4", "glm4", "glm4_moe", "gpt_oss", "granitemoe", "granitemoeshared",
+	"hunyuan_v1_dense", "minimax_m2", "ministral", "ministral3", "modernbert", "nemotron", "olmo3", "seed_oss", "xlm-roberta",
 	"deepseek_v2", "deepseek_v3", "vit", "bloom", "mpt", "deberta-v2", "t5", "mt5", "bart", "whisper", "clip", "llava"}
 
 const (

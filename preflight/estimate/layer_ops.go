@@ -71,7 +71,8 @@ func (b *block) dropout(x *tensor, p float64) *tensor {
 	if p <= 0 {
 		return x
 	}
-	return b.add(op{name: "dropout", in: []*tensor{x}, extra: b.dropoutMask(x.n, x.width)}, x.n, x.width)
+	mask := b.dropoutMask(x.n, x.width)
+	return b.add(op{name: "dropout", in: []*tensor{x}, extra: mask, mask: mask}, x.n, x.width)
 }
 
 // dropoutMask is the bytes of dropout's mask: one an element on CUDA (native_dropout), an element's own width on a CPU
@@ -177,7 +178,10 @@ func (b *block) norm(x *tensor, width int64) *tensor {
 // layerNorm is PyTorch's kernel: it keeps its input and two fp32 statistics a row. Under autocast it works on fp32.
 func (b *block) layerNorm(x *tensor, rows int64) *tensor {
 	in := x
-	if b.autocast || b.quirk.norm32 {
+	switch {
+	case b.quirk.norm16:
+		in = b.lowered(x)
+	case b.autocast || b.quirk.norm32:
 		in = b.cast(x, 4)
 	}
 	y := b.add(op{name: "norm", in: []*tensor{in}, saves: []*tensor{in}, extra: 8 * rows}, x.n, in.width)
@@ -245,7 +249,9 @@ func (b *block) activation(x *tensor) *tensor {
 		if b.autocast && x.width < 4 { // pow runs in fp32 (aten/src/ATen/autocast_mode.h), and what follows it
 			return keep(nil, 14*x.n, 6*x.n, 4)
 		}
-		return keep([]*tensor{x}, 3*x.bytes(), x.bytes(), x.width)
+		y := keep([]*tensor{x}, 3*x.bytes(), x.bytes(), x.width)
+		b.ops[len(b.ops)-1].mask = 2 * x.bytes()
+		return y
 	case "quick_gelu":
 		open := b.add(op{name: "activation", in: []*tensor{b.scaled(x)}}, x.n, x.width)
 		b.ops[len(b.ops)-1].saves = []*tensor{open}
@@ -255,8 +261,13 @@ func (b *block) activation(x *tensor) *tensor {
 		b.ops[len(b.ops)-1].saves = []*tensor{y}
 		return y
 	case "relu2", "relu_squared":
-		y := keep(nil, x.bytes(), x.bytes(), x.width)
-		return y
+		if b.autocast && x.width < 4 { // square is pow, which runs in fp32
+			y := keep(nil, 0, 0, x.width)
+			b.ops[len(b.ops)-1].saves = []*tensor{y}
+			y = b.cast(y, 4)
+			return b.add(op{name: "activation", in: []*tensor{y}, saves: []*tensor{y}, temp: y.bytes()}, x.n, 4)
+		}
+		return keep(nil, x.bytes(), x.bytes(), x.width)
 	}
 	if b.quirk.pythonGelu {
 		return keep([]*tensor{x}, 0, 4*x.bytes(), x.width)

@@ -132,7 +132,7 @@ var sixteenBitLoss = []string{"gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox"}
 func (r *rank) eagerLoss() lossRule {
 	modern := lossRules["none"]
 	switch {
-	case (!r.arch.Causal || r.arch.CrossAttention) && (!r.precision.autocast || !r.cpu()):
+	case (!r.arch.Causal && !quirkOf(r.arch).wideLoss || r.arch.CrossAttention) && (!r.precision.autocast || !r.cpu()):
 		// masked and sequence-to-sequence models hand their logits to cross entropy as they are
 		return r.plainLoss()
 	case !r.huggingFace() || !r.older("transformers", 4, 50):

@@ -19,9 +19,12 @@ type quirk struct {
 	norm32        bool  // the norm works in fp32 from beginning to end
 	scalesInput   bool  // RMSNorm multiplies its 16-bit input by the fp32 root instead of the fp32 copy
 	pythonNorm    bool  // LayerNorm written in Python
+	norm16        bool  // LayerNorm in autocast's 16 bit
+	normsRotated  bool  // queries and keys are normalised after their rotation
 	normAfter     bool  // attention and MLP are normalised at their output, before the residual addition
 	rotary32      bool  // the rotation is computed in fp32
-	twoMasks      bool  // layers with and without a window have a mask of their own
+	ownRotary     bool  // each layer makes fp32 cosines and sines of its own
+	windows       int64 // attention has a window but in one of so many layers; both kinds have a mask of their own
 	alibi32       bool  // ALiBi's fp32 biases widen the scores
 	weights16     bool  // the experts' weights are cast to the dtype of the router's scores
 	sharedFirst   bool  // the shared expert works before the routed ones
@@ -31,8 +34,11 @@ type quirk struct {
 	pythonGelu    bool  // an autograd function in Python that keeps its input and needs room to differentiate
 	copiesHeads   bool  // v is copied out of the fused tensor
 	alwaysMasked  bool  // fused attention gets an explicit mask in any case
+	wideLoss      bool  // a masked language model whose loss turns the logits to fp32
 	finalDropout  bool  // dropout follows each stack's last norm
 	viewsWeights  bool  // matrix products see a transposed view of the weight, which autocast does not cache
+	sinks         bool  // the softmax also has a column for each head's sink, which is cut off behind it
+	clampedGate   bool  // experts clamp gate and up, and multiply by a sigmoid written in Python
 	maskBuffers   int64 // causal masks [positions, positions] of a byte each that the model holds: one, or one a layer (perLayer)
 }
 
@@ -44,7 +50,10 @@ var quirks = map[string]quirk{
 	"opt":                 {noRotary: true},
 	"bloom":               {noRotary: true, eagerOnly: true, namesScores: true, returnsScores: true, pythonGelu: true},
 	"bert":                {softmax16: true, wideProbs: true, noRotary: true},
+	"xlm-roberta":         {softmax16: true, wideProbs: true, noRotary: true},
+	"camembert":           {softmax16: true, wideProbs: true, noRotary: true},
 	"roberta":             {softmax16: true, wideProbs: true, noRotary: true},
+	"modernbert":          {rotary32: true, alwaysMasked: true, windows: 3, wideLoss: true},
 	"distilbert":          {softmax16: true, wideProbs: true, noRotary: true},
 	"gpt_neo":             {noRotary: true, eagerOnly: true, scores32: true, returnsScores: true, maskBuffers: perLayer},
 	"bart":                {softmax16: true, wideProbs: true, noRotary: true},
@@ -63,12 +72,13 @@ var quirks = map[string]quirk{
 	"mpt":                 {noRotary: true, eagerOnly: true, returnsScores: true, alibi32: true},
 	"deepseek_v2":         {router32: true},
 	"deepseek_v3":         {router32: true},
-	"gemma2":              {twoMasks: true},
-	"gemma3_text":         {twoMasks: true},
-	"gemma3":              {twoMasks: true},
+	"gemma2":              {windows: 2},
+	"gemma3_text":         {windows: 6},
+	"gemma3":              {windows: 6},
 	"qwen2_moe":           {weights16: true, sharedFirst: true},
 	"qwen3_moe":           {weights16: true},
 	"olmoe":               {weights16: true},
+	"gpt_oss":             {eagerOnly: true, sinks: true, clampedGate: true, norm32: true, windows: 2, weights16: true},
 	"gpt_neox":            {bothOrders: true},
 	"falcon":              {softmax16: true, wideProbs: true, expandsHeads: true, broadcasts: true, copiesHeads: true, alwaysMasked: true, viewsWeights: true},
 	"phi":                 {bothOrders: true},
@@ -76,11 +86,23 @@ var quirks = map[string]quirk{
 	"chatglm":             {bothOrders: true},
 	"persimmon":           {bothOrders: true},
 	"glm":                 {bothOrders: true},
+	"glm4":                {bothOrders: true},
+	"glm4_moe":            {bothOrders: true, router32: true},
+	"nemotron":            {bothOrders: true, norm16: true},
+	"minimax_m2":          {bothOrders: true},
+	"hunyuan_v1_dense":    {normsRotated: true},
+	"ernie4_5":            {rotary32: true, ownRotary: true},
+	"ernie4_5_moe":        {rotary32: true, ownRotary: true, router32: true, sharedFirst: true, weights16: true},
+	"granitemoe":          {weights16: true},
+	"granitemoeshared":    {weights16: true},
 	"gptj":                {scores32: true},
 	"phi3":                {bothOrders: true},
 	"cohere":              {pythonNorm: true, rotary32: true},
+	"cohere2":             {pythonNorm: true, rotary32: true, windows: 4},
 	"olmo":                {norm32: true, rotary32: true},
 	"olmo2":               {norm32: true, normAfter: true, rotary32: true},
+	"olmo3":               {norm32: true, normAfter: true, rotary32: true, windows: 4},
+	"exaone4":             {normAfter: true, windows: 4},
 }
 
 // quirkOf is that of a model's text, where it also reads something else.

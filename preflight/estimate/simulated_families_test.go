@@ -169,9 +169,10 @@ func peaks(t testing.TB, e *Estimate) (stages [3]int64, peak int64) {
 // TestSimulatedFamilies compares every stage of small models of all families. The formulas were made with simulated_families.json;
 // simulated_held_out.json, of other sizes and mixtures of settings, shows what they are worth. Neither side is blind any more: what the
 // held-out cases missed at first (-17 % at worst) was looked into, and each cause is now a rule that holds for every model
-// (ACCURACY.md, The laboratory).
+// (ACCURACY.md, The laboratory). simulated_random.json was drawn twice by lab/random_cases.py, architectures and settings alike: of the second
+// half (b) only one case led to a change.
 func TestSimulatedFamilies(t *testing.T) {
-	for file, worst := range map[string]float64{"simulated_families.json": 5, "simulated_held_out.json": 5} {
+	for file, worst := range map[string]float64{"simulated_families.json": 5, "simulated_held_out.json": 5, "simulated_random.json": 5} {
 		t.Run(file, func(t *testing.T) {
 			compareFamilies(t, file, worst)
 		})
@@ -202,7 +203,7 @@ func compareFamilies(t *testing.T, name string, worst float64) {
 		}
 		family, _, _ := strings.Cut(strings.Fields(c.Name)[0], ":")
 		kind, _, _ := strings.Cut(family, "-")
-		measured := slices.Contains(measuredTypes, kind)
+		measured := slices.Contains(measuredTypes, kind) || slices.Contains(measuredTypes, family)
 		stages, peak := peaks(t, e)
 		p := percent(peak, slices.Max(slices.Concat(c.Steady[:3], c.First[:3])))
 		sums.add("family "+family, c.Name, p)

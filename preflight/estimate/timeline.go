@@ -229,7 +229,7 @@ func (m *builder) encoderForward() []Components {
 	}
 	c := m.states(m.residentGradients())
 	c[Activations] = m.tape.outside - e.final
-	c[Temporaries] = 2*m.workspace + m.library + m.dequant + e.trailing
+	c[Temporaries] = 2*m.workspace + m.library + m.dequant + e.unread + e.trailing
 	c[Communication] += m.layout.forward
 	return []Components{c}
 }
@@ -297,7 +297,7 @@ func (m *builder) castCache() int64 {
 // cachedCasts is the copies of checkpointed layers' weights that nothing but autocast's own cache keeps, until the forward pass has left
 // autocast (torch/amp/autocast_mode.py). Only trained weights are cached; stacked experts are not cast at all.
 func (m *builder) cachedCasts() int64 {
-	if !m.precision.autocast || m.adapters() || m.tape.layers == 0 || quirkOf(m.arch).viewsWeights {
+	if !m.precision.autocast || m.precision.param < 4 || m.tape.layers == 0 || quirkOf(m.arch).viewsWeights && !m.adapters() {
 		return 0
 	}
 	casts := count(m.trained, func(w weight) bool { return w.unit == layerUnit && w.Role == model.Linear })

@@ -12,7 +12,8 @@ const (
 	embeddingUnit = "embeddings"
 	layerUnit     = "layer"
 	finalUnit     = "final"
-	encoderUnit   = "encoder layer" // a layer of the stack in front
+	encoderUnit   = "encoder layer"
+	denseUnit     = "dense layer" // a layer of the stack in front
 )
 
 // A weight is one tensor as a rank holds it before data-parallel sharding; Shape is the rank's own, after tensor parallelism.
@@ -22,6 +23,7 @@ type weight struct {
 	repeat   int64 // how many identical ones this rank holds
 	elements int64 // of one
 	encoder  bool  // of the stack in front, in models that have two
+	dense    bool  // of a layer without experts in a mixture of experts
 	// shapeless: stands for a whole model of which only the parameter count is known.
 	shapeless bool
 	// width, if not 0, is the bytes of an element of this trained weight and its gradient where they are not those of all others.
@@ -102,7 +104,7 @@ func (r *rank) place(u model.Unit, kind string, repeat int64) {
 	}
 	for _, t := range u.Tensors {
 		w := r.slice(t, kind, repeat)
-		w.encoder = u.Name == encoderUnit
+		w.encoder, w.dense = u.Name == encoderUnit, u.Name == denseUnit
 		r.base = append(r.base, w)
 	}
 }
@@ -191,4 +193,11 @@ func isMatrix(w weight) bool {
 // tiedHere says that this rank uses its embedding as the output projection.
 func (r *rank) tiedHere() bool { return r.arch.Tied && r.arch.LogitsWidth > 0 && r.first && r.last }
 
-func (r *rank) tiedElements() int64 { return ceilDiv(r.arch.Vocab, r.tp) * r.arch.Hidden }
+// tiedElements is the size of that weight, which may be narrower than the model (ELECTRA, OPT).
+func (r *rank) tiedElements() int64 {
+	width := r.arch.Hidden
+	if r.arch.TiedHead != nil {
+		width = r.arch.TiedHead.Shape[1]
+	}
+	return ceilDiv(r.arch.Vocab, r.tp) * width
+}

@@ -26,6 +26,7 @@ func (a *Architecture) TrainableParameters(adapter Adapter) (int64, error) {
 	if a.TiedHead != nil && kept(*a.TiedHead) {
 		base.TiedHead = nil
 	}
+	base.TiedTables = slices.DeleteFunc(slices.Clone(a.TiedTables), kept)
 	base.Units = slices.Clone(a.Units)
 	for i, u := range a.Units {
 		base.Units[i].Tensors = slices.DeleteFunc(slices.Clone(u.Tensors), kept)
@@ -41,10 +42,7 @@ func (a *Architecture) SavedWeights(names []string) []Target {
 	matches := func(path string) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return endsInside(path, name) })
 	}
-	units := slices.Clone(a.Units)
-	if a.TiedHead != nil {
-		units = append(units, Unit{Repeat: 1, Tensors: []Tensor{*a.TiedHead}})
-	}
+	units := append(slices.Clone(a.Units), Unit{Repeat: 1, Tensors: a.tied()})
 	for _, u := range units {
 		for _, t := range u.Tensors {
 			if n := u.countBlocks(t, matches); n > 0 {

@@ -22,8 +22,11 @@ func bart(c *config) *blueprint {
 	b.blocks = layers(b.Layers, "decoder.layers.*.", seq2seqBlock(&b.Architecture, true))
 	b.after(encoder, "encoder.")
 	words := embedding("shared", v, h)
-	if !b.Tied { // without tying, transformers 5 gives both stacks a table of their own beside the shared one
-		words = slices.Concat(words, embedding("encoder.embed_tokens", v, h), embedding("decoder.embed_tokens", v, h))
+	tables := slices.Concat(embedding("encoder.embed_tokens", v, h), embedding("decoder.embed_tokens", v, h))
+	if b.Tied {
+		b.tables = tables
+	} else { // without tying, transformers 5 gives both stacks a table of their own beside the shared one
+		words = append(words, tables...)
 	}
 	b.embeddings = append(words, b.embeddings...)
 	labels := c.labelsOr(3) // BartConfig.__post_init__

@@ -14,6 +14,7 @@ type blueprint struct {
 	blocks     []Unit // paths from the base model on, with * for the block's number
 	final      []Tensor
 	head       []Tensor // paths from the class itself on
+	tables     []Tensor // embeddings that share a weight of these
 }
 
 // assemble puts the weights in the order of the forward pass under their full names.
@@ -38,6 +39,7 @@ func (b *blueprint) assemble(t task) *Architecture {
 	if b.base != "" && t != bareModel {
 		prefix = b.base + "."
 	}
+	a.TiedTables = within(prefix, b.tables)
 	a.Units = append(a.Units, Unit{Name: "embeddings", Repeat: 1, Tensors: within(prefix, b.embeddings)})
 	for _, block := range b.blocks {
 		block.Tensors = within(prefix, block.Tensors)
@@ -81,9 +83,13 @@ func layers(n int64, path string, tensors ...[]Tensor) []Unit {
 
 // firstDiffers is n blocks of which only the first has the tensors in extra.
 func firstDiffers(n int64, path string, extra, tensors []Tensor) []Unit {
-	first := layers(1, path, extra, tensors)
+	return unlikeFirst(n, path, slices.Concat(extra, tensors), tensors)
+}
+
+// unlikeFirst is a block of one kind and n-1 of another.
+func unlikeFirst(n int64, path string, one, others []Tensor) []Unit {
+	first, rest := layers(1, path, one), layers(n-1, path, others)
 	first[0].Indices = []int64{0}
-	rest := layers(n-1, path, tensors)
 	for i := int64(1); i < n; i++ {
 		rest[0].Indices = append(rest[0].Indices, i)
 	}
@@ -97,6 +103,10 @@ func firstDiffers(n int64, path string, extra, tensors []Tensor) []Unit {
 func within(prefix string, tensors []Tensor) []Tensor {
 	out := slices.Clone(tensors)
 	for i := range out {
+		if out[i].Path == "" { // a parameter of the model itself
+			out[i] = tensor(strings.TrimSuffix(prefix, "."), out[i].Role, out[i].Shape...)
+			continue
+		}
 		out[i].Path = prefix + out[i].Path
 	}
 	return out

@@ -121,7 +121,9 @@ func (w *Weights) moduleElements(expected map[string]int64) (sizes map[string]in
 	for _, l := range w.Logical() {
 		path := expertsTogether(l.Module)
 		_, rest, _ := strings.Cut(path, ".")
-		for _, name := range []string{path, base + "." + path, rest, strings.Replace(path, ".mlp.gate", ".mlp.router", 1)} { // Phi-3.5-MoE's router is saved as gate
+		for _, name := range []string{path, base + "." + path, rest,
+			strings.Replace(path, ".mlp.gate", ".mlp.router", 1), // Phi-3.5-MoE's router is saved as gate
+			strings.Replace(path, "embed_out", "lm_head", 1)} {   // GPT-NeoX's head, before transformers 5.24
 			if _, ok := expected[name]; ok {
 				path = name
 				break

@@ -10,12 +10,15 @@ import (
 type decoder struct {
 	kvHeads int64 // default of num_key_value_heads; 0: as many as attention heads
 	headDim int64 // default of head_dim; 0: hidden size / heads
-	tied    bool  // default of tie_word_embeddings
+	// evenHeads: heads are always hidden size / heads wide, whatever head_dim says.
+	evenHeads bool
+	tied      bool // default of tie_word_embeddings
 
 	qkvBias, outBias, mlpBias toggle
 	fusedQKV                  string // name of the one projection to queries, keys and values; "": three of them
 	out                       string // attention output projection; "": o_proj
 	latent                    bool   // multi-head latent attention (DeepSeek)
+	sinks                     bool   // attention holds a number for each head
 	mlp                       mlp
 	activation                string                    // default of the activation function; "": silu
 	activationKeys            []string                  // keys that name it; nil: hidden_act
@@ -32,6 +35,7 @@ type decoder struct {
 	headBias         toggle // bias on lm_head
 	residualDropout  string // key of the dropout after attention and MLP; "": none
 	embeddingDropout string
+	dropout          float64 // default of attention's dropout and of residualDropout
 	// finalSoftcap and attentionSoftcap: the family has the keys final_logit_softcapping and attn_logit_softcapping; their default is on
 	// or off.
 	finalSoftcap, attentionSoftcap softcap
@@ -81,9 +85,9 @@ func (m mlp) tensors(path string, hidden, intermediate int64, bias bool) []Tenso
 // qkNorm describes the normalisation of queries and keys.
 type qkNorm struct {
 	enabled toggle
-	name    string // q_ and k_ before it; "": norm
-	each    bool   // every head has its own weights (Cohere, StableLM) instead of sharing them
-	wide    bool   // one normalisation over all heads (OLMo 2)
+	names   [2]string // of those of queries and keys; empty: q_norm and k_norm
+	each    bool      // every head has its own weights (Cohere, StableLM) instead of sharing them
+	wide    bool      // one normalisation over all heads (OLMo 2)
 	weights normWeights
 }
 
@@ -128,6 +132,9 @@ func (d decoder) sizes(c *config, b *blueprint) {
 	}
 	b.KVHeads = c.countOr(b.KVHeads, "num_key_value_heads")
 	b.HeadDim = perHead(b.Hidden, b.Heads)
+	if d.evenHeads {
+		return
+	}
 	if d.headDim > 0 && !c.isNull("head_dim") {
 		b.HeadDim = d.headDim
 	}
@@ -147,9 +154,9 @@ func (d decoder) traits(c *config, b *blueprint) {
 		keys = []string{"hidden_act"}
 	}
 	b.Activation = c.text(cmp.Or(d.activation, "silu"), keys...)
-	b.AttentionDropout = c.probability(0, "attention_dropout")
+	b.AttentionDropout = c.probability(d.dropout, "attention_dropout")
 	if d.residualDropout != "" {
-		b.HiddenDropout = c.probability(0, d.residualDropout)
+		b.HiddenDropout = c.probability(d.dropout, d.residualDropout)
 	}
 	if d.embeddingDropout != "" {
 		b.EmbeddingDropout = c.probability(0, d.embeddingDropout)
@@ -173,11 +180,14 @@ func (d decoder) attention(c *config, b *blueprint) []Tensor {
 			linear(path+"v_proj", b.Hidden, kv, bias))
 	}
 	tensors = append(tensors, linear(path+cmp.Or(d.out, "o_proj"), q, b.Hidden, d.outBias.read(c))...)
+	if d.sinks {
+		tensors = append(tensors, tensor("self_attn", Other, b.Heads))
+	}
 	if !b.QKNorm {
 		return tensors
 	}
-	name := cmp.Or(d.qkNorm.name, "norm")
-	return slices.Concat(tensors, d.qkNorm.tensors(path+"q_"+name, b.Heads, b.HeadDim), d.qkNorm.tensors(path+"k_"+name, b.KVHeads, b.HeadDim))
+	names := cmp.Or(d.qkNorm.names, [2]string{"q_norm", "k_norm"})
+	return slices.Concat(tensors, d.qkNorm.tensors(path+names[0], b.Heads, b.HeadDim), d.qkNorm.tensors(path+names[1], b.KVHeads, b.HeadDim))
 }
 
 func (n qkNorm) tensors(path string, heads, headDim int64) []Tensor {

@@ -27,6 +27,7 @@ func electra(c *config) *blueprint {
 			projection("classifier.out_proj", Head, h, c.labels(), true)),
 		tokenClassification: projection("classifier", Head, h, c.labels(), true),
 		questionAnswering:   projection("qa_outputs", Head, h, c.labels(), true),
+		multipleChoice:      slices.Concat(linear("sequence_summary.summary", h, h, true), projection("classifier", Head, h, 1, true)),
 	})
 	return b
 }

@@ -29,6 +29,6 @@ func gptNeoX(c *config) *blueprint {
 		linear("mlp.dense_h_to_4h", h, i, true),
 		linear("mlp.dense_4h_to_h", i, h, true))
 	b.final = layerNorm("final_layer_norm", h)
-	b.head = c.head(decoderHeads("embed_out", "classifier", h, b.Vocab, c.labels(), false))
+	b.head = c.head(decoderHeads("lm_head", "classifier", h, b.Vocab, c.labels(), false))
 	return b
 }

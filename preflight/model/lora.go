@@ -20,7 +20,7 @@ const allLinear = "all-linear"
 
 // LoRATargets finds the modules that PEFT would adapt for target_modules (check_target_module_exists in
 // peft/tuners/tuners_utils.py): those whose full name is a target or ends in "."+target. A single target with regular-expression
-// characters must match full names, "all-linear" means every Linear except the head, and none at all PEFT's default for the
+// characters must match full names, "all-linear" means every Linear but an output projection, and none at all PEFT's default for the
 // model_type. As in PEFT it is no error if some of several targets are not there (see UnknownTargets); the error when none is lists
 // the modules there are. It is an error, too, if targets reach the experts of a mixture-of-experts model: transformers 4 has a Linear
 // for each, transformers 5 stacked weights, so that the number of adapters is not known.
@@ -38,7 +38,7 @@ func (a *Architecture) LoRATargets(targets []string) ([]Target, error) {
 		return nil, fmt.Errorf("LoRA target %s reaches the experts, whose adapters differ between versions of transformers and cannot be counted: name attention modules alone, such as q_proj,v_proj",
 			strings.Join(targets, ", "))
 	}
-	matches, err := matcher(a.renamed(targets))
+	matches, err := a.matcher(a.renamed(targets))
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,8 @@ func DefaultLoRATargets(modelType string) []string {
 // renamed gives targets their present names where transformers 5 renamed modules and scripts still use the old ones.
 func (a *Architecture) renamed(targets []string) []string {
 	names := map[string]map[string]string{
-		"vit": {"query": "q_proj", "key": "k_proj", "value": "v_proj"},
+		"vit":      {"query": "q_proj", "key": "k_proj", "value": "v_proj"},
+		"gpt_neox": {"embed_out": "lm_head"},
 	}[a.Type]
 	targets = slices.Clone(targets)
 	for i, target := range targets {
@@ -129,16 +130,33 @@ func (a *Architecture) renamed(targets []string) []string {
 
 // adaptableUnits are the units less everything that cannot have an adapter, and with the head that shares the embedding.
 func (a *Architecture) adaptableUnits() []Unit {
-	units := slices.Clone(a.Units)
-	if a.TiedHead != nil {
-		units = append(units, Unit{Name: "head", Repeat: 1, Tensors: []Tensor{*a.TiedHead}})
-	}
-	for i := range units {
-		units[i].Tensors = slices.DeleteFunc(slices.Clone(units[i].Tensors), func(t Tensor) bool {
-			return t.Role != Linear && t.Role != Head && t.Role != Embedding
-		})
+	units := append(slices.Clone(a.Units), Unit{Name: "tied", Repeat: 1, Tensors: a.tied()})
+	for i, u := range units {
+		units[i].Tensors = nil
+		for _, t := range u.Tensors {
+			if t.isConvolution() { // an adapter's two matrices see its kernel as so many more inputs
+				t.Shape = []int64{t.Shape[0], t.Elements() / t.Shape[0]}
+			} else if t.Role != Linear && t.Role != Head && t.Role != Embedding {
+				continue
+			}
+			units[i].Tensors = append(units[i].Tensors, t)
+		}
 	}
 	return units
+}
+
+// isConvolution finds what makes positions out of patches or frames. "all-linear" does not mean it, but it may be named.
+func (t Tensor) isConvolution() bool {
+	return t.Role == Other && (len(t.Shape) > 3 || len(t.Shape) == 3 && strings.HasPrefix(t.Module, "conv"))
+}
+
+// tied are the modules whose weight is another's.
+func (a *Architecture) tied() []Tensor {
+	tensors := slices.Clone(a.TiedTables)
+	if a.TiedHead != nil {
+		tensors = append(tensors, *a.TiedHead)
+	}
+	return tensors
 }
 
 // adaptable lists the names of modules that can be targets.
@@ -155,10 +173,10 @@ func (a *Architecture) adaptable() []string {
 }
 
 // matcher returns a function that counts in how many blocks of a unit the module of a tensor is a target.
-func matcher(targets []string) (func(Tensor, Unit) int64, error) {
+func (a *Architecture) matcher(targets []string) (func(Tensor, Unit) int64, error) {
 	if len(targets) == 1 && strings.EqualFold(targets[0], allLinear) {
 		return func(t Tensor, u Unit) int64 {
-			if t.Role == Linear {
+			if t.Role == Linear || t.Role == Head && !a.isOutput(t) {
 				return u.Repeat
 			}
 			return 0
@@ -186,6 +204,13 @@ func matcher(targets []string) (func(Tensor, Unit) int64, error) {
 		}
 		return 0
 	}, nil
+}
+
+// isOutput reports whether PEFT's "all-linear" leaves a head out: the projection to the vocabulary, and what sequence classifiers call score
+// or classifier (_maybe_include_all_linear_layers in peft/tuners/tuners_utils.py; a sequence classifier is taken to say its task_type).
+func (a *Architecture) isOutput(t Tensor) bool {
+	_, does, _ := taskOf(a.Class)
+	return does.vocabulary && t.Shape[0] == a.Vocab || does == sequenceClassification && (t.Path == "score" || t.Path == "classifier")
 }
 
 // countBlocks counts the blocks of u in which the full name of t's module matches.

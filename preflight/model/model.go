@@ -86,6 +86,8 @@ type Architecture struct {
 	// TiedHead is the output projection that shares the embedding's weight (in no unit: it would be counted twice), or nil. An
 	// adapter may target it all the same.
 	TiedHead *Tensor
+	// TiedTables are embeddings that share the weight of another one, and may be targets too (those of T5's and BART's stacks).
+	TiedTables []Tensor
 	// LogitsWidth is how many numbers the model puts out for a token (or for a sequence, when it classifies those): the vocabulary
 	// for causal and masked language models, the number of labels for classifiers, 0 for a bare encoder or when unknown.
 	LogitsWidth int64

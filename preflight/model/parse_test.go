@@ -26,10 +26,12 @@ const tinyLlama = `{
 func with(old, new string) string { return strings.Replace(tinyLlama, old, new, 1) }
 
 func TestTypes(t *testing.T) {
-	want := strings.Fields(`baichuan bart bert bloom chatglm clip cohere deberta-v2 deepseek deepseek_v2 deepseek_v3 distilbert electra
-		falcon gemma gemma2 gemma3 gemma3_text glm gpt2 gpt_bigcode gpt_neo gpt_neox gptj granite internlm2 llama
-		llava mistral mixtral mpt mt5 olmo olmo2 olmoe opt phi phi3 phimoe qwen qwen2 qwen2_moe qwen3 qwen3_moe
-		roberta smollm3 stablelm starcoder2 t5 vit whisper`)
+	want := strings.Fields(`arcee baichuan bart bert bloom camembert chatglm clip cohere cohere2 deberta-v2 deepseek deepseek_v2 deepseek_v3
+		distilbert electra ernie4_5 ernie4_5_moe exaone4 falcon gemma gemma2 gemma3 gemma3_text glm glm4 glm4_moe gpt2
+		gpt_bigcode gpt_neo gpt_neox gpt_oss gptj granite granitemoe granitemoeshared hunyuan_v1_dense idefics3 internlm2
+		llama llava llava_next llava_onevision minimax_m2 ministral ministral3 mistral mistral3 mixtral modernbert mpt mt5
+		nemotron olmo olmo2 olmo3 olmoe opt paligemma phi phi3 phimoe qwen qwen2 qwen2_5_vl qwen2_moe qwen2_vl qwen3
+		qwen3_moe qwen3_vl qwen3_vl_moe roberta seed_oss smollm3 smolvlm stablelm starcoder2 t5 vit whisper xlm-roberta`)
 	if got := Types(); !slices.Equal(got, want) {
 		t.Errorf("types\n%q, want\n%q", got, want)
 	}
@@ -74,8 +76,8 @@ func TestParseErrors(t *testing.T) {
 			[]string{`final_logit_softcapping is "x"`, "number or null"}},
 		{"cross-attention", `{"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 9, "add_cross_attention": true}`,
 			[]string{"cross-attention", "--params"}},
-		{"text model of another kind", `{"model_type": "llava", "text_config": {"model_type": "mamba"}, "vision_config": {"model_type": "pixtral"}}`,
-			[]string{`a "mamba" model in text_config cannot be counted`, `a "pixtral" model in vision_config`, "--params"}},
+		{"text model of another kind", `{"model_type": "llava", "text_config": {"model_type": "mamba"}, "vision_config": {"model_type": "swin"}}`,
+			[]string{`a "mamba" model in text_config cannot be counted`, `a "swin" model in vision_config`, "--params"}},
 		{"no towers", `{"model_type": "llava"}`, []string{`"text_config" is missing`, `"vision_config" is missing`}},
 		{"tower's place", "{\"model_type\": \"gemma3\",\n \"text_config\": {\"hidden_size\": \"x\"}}", []string{"config.json:2:18", "hidden_size is"}},
 		{"towers' heads", `{"model_type": "clip", "text_config": {}, "vision_config": {"num_attention_heads": 7}}`, []string{"768 is not a multiple of its 7"}},

@@ -45,6 +45,7 @@ func t5Like(c *config, feedForward string) *blueprint {
 	b.final = scaleOnly.tensors("decoder.final_layer_norm", b.Hidden)
 	b.after(encoder, "encoder.")
 	b.embeddings = append(embedding("shared", vocab, b.Hidden), b.embeddings...)
+	b.tables = slices.Concat(embedding("encoder.embed_tokens", vocab, b.Hidden), embedding("decoder.embed_tokens", vocab, b.Hidden))
 	b.Tied = t5Tied(c)
 	h := b.Hidden
 	if c.task == sequenceClassification {
@@ -64,6 +65,7 @@ func t5Like(c *config, feedForward string) *blueprint {
 func t5EncoderAlone(c *config, b *blueprint) {
 	b.under("encoder.")
 	b.embeddings = embedding("shared", b.Vocab, b.Hidden)
+	b.tables = embedding("encoder.embed_tokens", b.Vocab, b.Hidden)
 	if c.task == tokenClassification {
 		b.base, b.head = "transformer", projection("classifier", Head, b.Hidden, c.labels(), true)
 	}

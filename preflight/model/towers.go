@@ -19,6 +19,9 @@ var towers = map[string]tower{
 	"phi3":                {phi3.blueprint, towerSizes(3072, 8192, 32, 32, 32064)},
 	"qwen2":               {qwen2.blueprint, towerSizes(4096, 22016, 32, 32, 151936)},
 	"qwen3":               {qwen3.blueprint, towerSizes(4096, 22016, 32, 32, 151936)},
+	"idefics3_vision":     {idefics3Vision, towerSizes(1152, 3072, 12, 16, 0)},
+	"pixtral":             {pixtral, towerSizes(1024, 4096, 24, 16, 0)},
+	"smolvlm_vision":      {idefics3Vision, towerSizes(1152, 3072, 12, 16, 0)},
 	"siglip_vision_model": {siglipVision, towerSizes(768, 3072, 12, 12, 0)},
 }
 

@@ -111,6 +111,36 @@ YOUNG = {
                                        "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}),
 }
 
+# Families that came later, tried in a few ways.
+_MOE = LLAMA | {"num_local_experts": 6, "num_experts_per_tok": 2, "intermediate_size": 640, "pad_token_id": 0}
+_MODERN = COMMON | {"num_hidden_layers": 6, "intermediate_size": 768, "pad_token_id": 0, "cls_token_id": 1, "bos_token_id": 1, "eos_token_id": 2,
+                    "sep_token_id": 2}
+RECENT = {
+    "glm4": ("Glm4ForCausalLM", LLAMA | {"head_dim": 64, "num_key_value_heads": 2, "pad_token_id": 0}),
+    "glm4_moe": ("Glm4MoeForCausalLM", LLAMA | {"n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 320, "n_shared_experts": 1,
+                                                "first_k_dense_replace": 1, "use_qk_norm": True, "pad_token_id": 0, "head_dim": 64}),
+    "exaone4": ("Exaone4ForCausalLM", LLAMA | {"sliding_window": 4096, "head_dim": 64}),
+    "ernie4_5": ("Ernie4_5ForCausalLM", LLAMA | {"head_dim": 96}),
+    "ernie4_5_moe": ("Ernie4_5_MoeForCausalLM", LLAMA | {"moe_num_experts": 6, "moe_k": 2, "moe_intermediate_size": 320, "moe_num_shared_experts": 1,
+                                                         "head_dim": 64}),
+    "hunyuan_v1_dense": ("HunYuanDenseV1ForCausalLM", LLAMA | {"head_dim": 96, "pad_token_id": 0}),
+    "seed_oss": ("SeedOssForCausalLM", LLAMA | {"head_dim": 96}),
+    "nemotron": ("NemotronForCausalLM", LLAMA | {"head_dim": 64}),
+    "arcee": ("ArceeForCausalLM", LLAMA),
+    "ministral": ("MinistralForCausalLM", LLAMA | {"head_dim": 64, "sliding_window": 4096}),
+    "ministral3": ("Ministral3ForCausalLM", LLAMA | {"head_dim": 64, "pad_token_id": 0}),
+    "olmo3": ("Olmo3ForCausalLM", LLAMA | {"pad_token_id": 0}),
+    "cohere2": ("Cohere2ForCausalLM", LLAMA | {"head_dim": 64, "pad_token_id": 0}),
+    "gpt_oss": ("GptOssForCausalLM", _MOE | {"head_dim": 64}),
+    "granitemoe": ("GraniteMoeForCausalLM", _MOE),
+    "granitemoeshared": ("GraniteMoeSharedForCausalLM", _MOE | {"shared_intermediate_size": 704}),
+    "minimax_m2": ("MiniMaxM2ForCausalLM", _MOE | {"head_dim": 64}),
+    "xlm-roberta": ("XLMRobertaForMaskedLM", BERT | {"pad_token_id": 1} | NO_DROPOUT_BERT),
+    "camembert": ("CamembertForSequenceClassification", BERT | {"pad_token_id": 1}),
+    "modernbert": ("ModernBertForMaskedLM", _MODERN),
+    "modernbert-classify": ("ModernBertForSequenceClassification", _MODERN),
+}
+
 # Sizes of a batch that such a family's images or sounds fix.
 SIZES = {"vit": {"micro_batch": 8, "seq_len": 197}, "clip": {"micro_batch": 8, "seq_len": 77}}  # patches and a class token; words
 
@@ -182,6 +212,9 @@ def develop():
         size = SIZES.get(family, {})
         few = [way for way in WAYS[:6] if not way.get("outputs_kept")]
         cases += [(i, case(family, base, way) | size) for i, way in enumerate(few)]
+    for family, (kind, config) in RECENT.items():
+        base = {"model_type": family.removesuffix("-classify"), "architectures": [kind]} | config
+        cases += [(i, case(family, base, WAYS[i])) for i in (0, 1, 2, 4, 6, 9)]
     return [c for _, c in sorted(cases, key=lambda c: c[0])]  # all families first in one way, then in the next
 
 

@@ -208,13 +208,16 @@ def cuda_kernels():
     """Within it, models on CPU tensors behave as on a GPU."""
     names = ("dropout", "scaled_dot_product_attention", "softmax", "log_softmax")
     saved = {name: getattr(F, name) for name in names}
+    asks = torch.is_autocast_enabled
     library = cuda_autocast()
     replaced = {"dropout": _dropout, "scaled_dot_product_attention": _attention}
     replaced |= {name: _softmax(saved[name]) for name in ("softmax", "log_softmax")}
     try:
         for name, kernel in replaced.items():
             setattr(F, name, kernel)
+        torch.is_autocast_enabled = lambda device="cpu": asks(device)  # without a device it asks for CUDA's
         yield library
     finally:
+        torch.is_autocast_enabled = asks
         for name, kernel in saved.items():
             setattr(F, name, kernel)

@@ -145,6 +145,67 @@ CASES = [
       for t in ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi3")],
     ("gemma3", "Gemma3ForConditionalGeneration", GEMMA3), ("gemma3", "Gemma3Model", GEMMA3),
     ("gemma3", "Gemma3ForConditionalGeneration", dict(text_config=KV, tie_word_embeddings=False)),
+    ("electra", "ElectraForMultipleChoice", COMMON),
+    ("glm4", "Glm4ForCausalLM", KV), ("glm4", "Glm4ForCausalLM", dict(KV, head_dim=20, attention_bias=False)),
+    ("glm4_moe", "Glm4MoeForCausalLM", dict(KV, n_routed_experts=5, moe_intermediate_size=24, first_k_dense_replace=2)),
+    ("glm4_moe", "Glm4MoeModel", dict(KV, n_routed_experts=5, attention_bias=True, use_qk_norm=True, n_shared_experts=2)),
+    ("exaone4", "Exaone4ForCausalLM", KV), ("exaone4", "Exaone4ForSequenceClassification", dict(COMMON, num_attention_heads=32, hidden_size=64)),
+    ("ernie4_5", "Ernie4_5ForCausalLM", COMMON), ("ernie4_5", "Ernie4_5ForCausalLM", dict(KV, use_bias=True, head_dim=20)),
+    ("ernie4_5_moe", "Ernie4_5_MoeForCausalLM", dict(COMMON, moe_num_experts=5, moe_intermediate_size=24, moe_k=2)),
+    ("ernie4_5_moe", "Ernie4_5_MoeForCausalLM",
+     dict(KV, moe_num_experts=5, use_bias=True, moe_num_shared_experts=0, moe_layer_interval=2, moe_layer_end_index=1, tie_word_embeddings=False)),
+    ("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", dict(KV, head_dim=12)),
+    ("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", dict(COMMON, attention_bias=True, head_dim=20)),
+    ("seed_oss", "SeedOssForCausalLM", KV),
+    ("seed_oss", "SeedOssForTokenClassification", dict(COMMON, num_attention_heads=8, attention_out_bias=True, mlp_bias=True)),
+    ("nemotron", "NemotronForCausalLM", KV), ("nemotron", "NemotronForCausalLM", dict(KV, attention_bias=True, mlp_bias=True, head_dim=20)),
+    ("arcee", "ArceeForCausalLM", KV), ("arcee", "ArceeForCausalLM", dict(COMMON, attention_bias=True, mlp_bias=True)),
+    ("ministral", "MinistralForCausalLM", dict(KV, head_dim=12)), ("ministral3", "Ministral3ForCausalLM", KV), ("olmo3", "Olmo3ForCausalLM", KV),
+    ("cohere2", "Cohere2ForCausalLM", KV), ("cohere2", "Cohere2ForCausalLM", dict(COMMON, attention_bias=True, tie_word_embeddings=False)),
+    ("gpt_oss", "GptOssForCausalLM", dict(KV, num_local_experts=5)),
+    ("gpt_oss", "GptOssForSequenceClassification", dict(KV, attention_bias=False, head_dim=12)),
+    ("granitemoe", "GraniteMoeForCausalLM", KV), ("granitemoe", "GraniteMoeForCausalLM", dict(KV, num_local_experts=5, attention_bias=True)),
+    ("granitemoeshared", "GraniteMoeSharedForCausalLM", KV),
+    ("granitemoeshared", "GraniteMoeSharedForCausalLM", dict(KV, num_local_experts=5, shared_intermediate_size=28)),
+    ("minimax_m2", "MiniMaxM2ForCausalLM", dict(KV, num_local_experts=5)),
+    ("mixtral", "MixtralForCausalLM", KV), ("olmoe", "OlmoeForCausalLM", KV), ("qwen3_moe", "Qwen3MoeForCausalLM", KV),
+    ("qwen2_moe", "Qwen2MoeForCausalLM", dict(COMMON, num_attention_heads=16)),
+    ("stablelm", "StableLmForCausalLM", dict(KV, head_dim=20)),
+    *[("xlm-roberta", "XLMRoberta" + c, COMMON) for c in ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")],
+    *[("camembert", "Camembert" + c, COMMON) for c in ("Model", "ForMaskedLM", "ForSequenceClassification", "ForQuestionAnswering")],
+    ("qwen2_vl", "Qwen2VLForConditionalGeneration", dict(text_config=KV, vision_config=dict(depth=2, embed_dim=32, hidden_size=48, num_heads=4))),
+    ("qwen2_vl", "Qwen2VLModel", dict(KV, vision_config=dict(depth=2, embed_dim=32, hidden_size=48, num_heads=4, mlp_ratio=2, patch_size=7))),
+    ("qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration",
+     dict(KV, tie_word_embeddings=True, vision_config=dict(depth=2, hidden_size=32, out_hidden_size=48, intermediate_size=40, num_heads=4))),
+    ("qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration", dict(text_config=KV, vision_config=dict(depth=1, spatial_merge_size=1))),
+    ("qwen3_vl", "Qwen3VLForConditionalGeneration", dict(text_config=KV, vision_config=dict(depth=2, hidden_size=32, num_heads=4))),
+    ("qwen3_vl", "Qwen3VLForConditionalGeneration",
+     dict(text_config=KV, tie_word_embeddings=True, vision_config=dict(depth=3, hidden_size=32, out_hidden_size=48, deepstack_visual_indexes=[0, 2]))),
+    ("qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration",
+     dict(text_config=QWEN_MOE, vision_config=dict(depth=2, hidden_size=32, num_heads=4))),
+    # as published: Qwen/Qwen2-VL-2B-Instruct, Qwen/Qwen2.5-VL-7B-Instruct
+    ("qwen2_vl", "Qwen2VLForConditionalGeneration",
+     dict(hidden_size=1536, intermediate_size=8960, num_attention_heads=12, num_hidden_layers=28, num_key_value_heads=2, vocab_size=151936,
+          tie_word_embeddings=True, vision_config=dict(depth=32, embed_dim=1280, mlp_ratio=4, num_heads=16, in_chans=3, hidden_size=1536, patch_size=14))),
+    ("qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration",
+     dict(hidden_size=3584, intermediate_size=18944, num_attention_heads=28, num_hidden_layers=28, num_key_value_heads=4, vocab_size=152064,
+          vision_config=dict(depth=32, hidden_size=1280, intermediate_size=3420, num_heads=16, in_chans=3, out_hidden_size=3584))),
+    ("llava_next", "LlavaNextForConditionalGeneration", LLAVA),
+    ("llava_onevision", "LlavaOnevisionForConditionalGeneration",
+     dict(text_config=dict(KV, model_type="qwen2"), vision_config=dict(IMAGE, model_type="siglip_vision_model"))),
+    ("paligemma", "PaliGemmaForConditionalGeneration",
+     dict(text_config=dict(KV, model_type="gemma"), vision_config=dict(IMAGE, model_type="siglip_vision_model"), projection_dim=40)),
+    ("paligemma", "PaliGemmaForConditionalGeneration", dict(text_config=dict(model_type="gemma2"), vision_config={})),
+    ("idefics3", "Idefics3ForConditionalGeneration", dict(text_config=dict(KV, model_type="llama"), vision_config=IMAGE)),
+    ("idefics3", "Idefics3Model", dict(text_config=dict(KV, model_type="llama"), vision_config={}, scale_factor=4)),
+    ("smolvlm", "SmolVLMForConditionalGeneration", dict(text_config=dict(KV, model_type="llama"), vision_config=IMAGE, tie_word_embeddings=True)),
+    ("mistral3", "Mistral3ForConditionalGeneration",
+     dict(text_config=dict(KV, model_type="mistral"), vision_config=dict(IMAGE, model_type="pixtral"), tie_word_embeddings=False)),
+    ("mistral3", "Mistral3ForConditionalGeneration", dict(text_config=dict(model_type="mistral"), vision_config=dict(model_type="pixtral"))),
+    *[("modernbert", "ModernBert" + c, dict(COMMON, cls_token_id=1, **k)) for c, k in [
+        ("Model", {}), ("ForMaskedLM", {}), ("ForMaskedLM", dict(tie_word_embeddings=False, norm_bias=True, attention_bias=True, decoder_bias=False)),
+        ("ForSequenceClassification", dict(num_labels=4, mlp_bias=True, classifier_bias=True)), ("ForTokenClassification", {}),
+        ("ForQuestionAnswering", {}), ("ForMultipleChoice", {})]],
     # as published: google/gemma-3-4b-it, llava-hf/llava-1.5-7b-hf, openai/whisper-large-v3, facebook/bart-large, microsoft/deberta-v3-base,
     # openai/clip-vit-large-patch14
     ("gemma3", "Gemma3ForConditionalGeneration",
@@ -200,6 +261,12 @@ ADAPTERS = [
     ("LlavaForConditionalGeneration", ["q_proj", "v_proj"], 8, False), ("LlavaForConditionalGeneration", "all-linear", 4, False),
     ("LlavaForConditionalGeneration", r".*language_model.*\.(q|v)_proj", 8, True), ("Gemma3ForConditionalGeneration", ["q_proj"], 8, False),
     ("OlmoeForCausalLM", ["q_proj", "o_proj"], 8, False), ("PhimoeForCausalLM", ["q_proj", "o_proj"], 8, False),
+    # without a task_type PEFT adapts the heads of all but sequence classifiers
+    ("LlamaForTokenClassification", "all-linear", 4, True), ("LlamaForQuestionAnswering", "all-linear", 4, False),
+    ("BertForPreTraining", "all-linear", 4, False), ("RobertaForSequenceClassification", "all-linear", 4, False),
+    ("T5ForTokenClassification", "all-linear", 4, False), ("T5EncoderModel", ["embed_tokens", "wi"], 4, True), ("ViTForImageClassification", ["projection", "q_proj"], 4, False),
+    ("Qwen2VLModel", ["proj"], 4, True), ("WhisperForConditionalGeneration", ["conv1", "conv2"], 4, False),
+    ("T5ForConditionalGeneration", ["embed_tokens", "q"], 4, False), ("BartForConditionalGeneration", ["embed_tokens", "q_proj"], 4, True), ("GPTNeoXForCausalLM", ["lm_head"], 4, False),
 ]
 
 # (case, targets, modules_to_save, rank, DoRA): everything that is trainable then
@@ -243,11 +310,20 @@ def role(module, name, path, head):
     return "bias" if name == "bias" else "other"
 
 
+def unique(model, modules):
+    """Every parameter once; one that a head shares is the embedding's, whichever was made first."""
+    found = {}
+    for full, p in model.named_parameters(remove_duplicate=False):
+        if id(p) not in found or isinstance(modules[full.rpartition(".")[0]], torch.nn.Embedding) and isinstance(modules[found[id(p)][0].rpartition(".")[0]], torch.nn.Linear):
+            found[id(p)] = full, p
+    return found.values()
+
+
 def weights(model):
     """Total size by module path (block numbers as *) and role, over all blocks."""
     head, sizes = model.get_output_embeddings(), collections.Counter()
     modules = dict(model.named_modules())
-    for full, p in model.named_parameters():
+    for full, p in unique(model, modules):
         path, _, name = full.rpartition(".")
         sizes[re.sub(r"\.norms\.\d+$", "", re.sub(r"(^|\.)(layers|h|layer|blocks|block)\.\d+\.", r"\1\2.*.", path, count=1)),
               role(modules[path], name, path, head)] += p.numel()
