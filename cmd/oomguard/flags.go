@@ -38,6 +38,28 @@ func jobFlags() []cli.Flag {
 // boolWords are the values of a key that is a flag without a value.
 func boolWords() []string { return []string{"true", "false"} }
 
+// joinBools makes --packing=true of --packing true, as every other key takes its value; otherwise true would be the command. Words behind --
+// are the command's.
+func joinBools(args []string) []string {
+	flags := map[string]bool{}
+	for _, k := range job.Keys() {
+		flags["--"+k.Flag] = slices.Equal(k.Values, boolWords())
+	}
+	var joined []string
+	for i, word := range args {
+		last := len(joined) - 1
+		switch {
+		case word == "--":
+			return append(joined, args[i:]...)
+		case last >= 0 && flags[joined[last]] && slices.Contains(boolWords(), word):
+			joined[last] += "=" + word
+		default:
+			joined = append(joined, word)
+		}
+	}
+	return joined
+}
+
 // givenJobFlags are those of jobFlags that were typed.
 func givenJobFlags(c *cli.Context) map[string]string {
 	given := map[string]string{}
