@@ -134,6 +134,19 @@ func TestStoppedRank(t *testing.T) {
 	s.gone(pids...)
 }
 
+// TestRankStopsLater: a rank that is stopped while it is waited for is continued, and ends in its own way.
+func TestRankStopsLater(t *testing.T) {
+	s, pids := agent(t, []string{"stubborn"}, long)
+	s.must(unix.Kill(s.command, unix.SIGKILL))
+	s.hear("left behind 1")
+	s.must(unix.Kill(pids[0], unix.SIGSTOP))
+	s.must(unix.Kill(pids[0], unix.SIGUSR1)) // at which it ends, once it goes on
+	_, exit := s.wait()
+	if len(exit.Survivors) != 1 || exit.Survivors[0].Action != Terminated {
+		t.Errorf("exit %+v", exit)
+	}
+}
+
 // TestCommandGivesUp: a command that exits while its ranks run has given up on them (torchrun does after a third signal).
 func TestCommandGivesUp(t *testing.T) {
 	gate := fifo(t)

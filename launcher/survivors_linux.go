@@ -320,6 +320,7 @@ func (p *Process) end(doomed []process, s unix.Signal, fate string, met *fates) 
 	for _, q := range doomed {
 		f := met.of(q, p.ranks)
 		if f.Action == fate {
+			q.wake()
 			continue
 		}
 		to := q.pid
@@ -327,12 +328,13 @@ func (p *Process) end(doomed []process, s unix.Signal, fate string, met *fates) 
 			to = -q.group
 		}
 		if !done[to] {
-			done[to] = deliver(to, s)
+			done[to] = unix.Kill(to, s) == nil
 		}
 		had := done[to]
 		if now, ok := readProcess(q.pid); ok && now.start == q.start && now.group != q.group { // it left the group just before
-			had = deliver(q.pid, s) || had
+			had = unix.Kill(q.pid, s) == nil || had
 		}
+		q.wake()
 		if had {
 			f.Action = fate
 		} else {
@@ -341,11 +343,11 @@ func (p *Process) end(doomed []process, s unix.Signal, fate string, met *fates) 
 	}
 }
 
-// deliver sends a signal to a process or, to < 0, to a group, also to one that is stopped, and tells whether there was any.
-func deliver(to int, s unix.Signal) bool {
-	sent := unix.Kill(to, s) == nil
-	_ = unix.Kill(to, unix.SIGCONT) // a stopped process takes no SIGTERM
-	return sent
+// wake continues a process that is stopped: it takes no SIGTERM before.
+func (p process) wake() {
+	if p.state == 'T' {
+		_ = unix.Kill(p.pid, unix.SIGCONT)
+	}
 }
 
 // fates is what happened to whom, in the order in which they were met.
