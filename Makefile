@@ -88,8 +88,10 @@ simulate: python
 	mkdir -p $(VENV)
 	$(WITH_TORCH) python $(LAB)/cases.py > $(VENV)/develop.json
 	$(WITH_TORCH) python $(LAB)/cases.py held-out > $(VENV)/held-out.json
+	$(WITH_TORCH) python $(LAB)/cases.py half > $(VENV)/half.json
 	$(WITH_TORCH) PYTHONPATH="$(EXTRA)" python $(LAB)/simulate.py $(VENV)/develop.json --out $(FAMILIES)/simulated_families.json
 	$(WITH_TORCH) PYTHONPATH="$(EXTRA)" python $(LAB)/simulate.py $(VENV)/held-out.json --out $(FAMILIES)/simulated_held_out.json
+	$(WITH_TORCH) PYTHONPATH="$(EXTRA)" python $(LAB)/simulate.py $(VENV)/half.json --out $(FAMILIES)/simulated_half.json
 	$(WITH_TORCH) PYTHONPATH="$(EXTRA)" python $(LAB)/random_cases.py again $(FAMILIES)/simulated_random.json > $(VENV)/random.json
 	$(WITH_TORCH) PYTHONPATH="$(EXTRA)" python $(LAB)/simulate.py $(VENV)/random.json --out $(FAMILIES)/simulated_random.json
 	$(WITH_TORCH) PYTHONPATH="$(EXTRA)" python $(LAB)/adapters.py > $(VENV)/adapters.json

@@ -34,7 +34,7 @@ func Tokens(j *job.Job) int64 {
 func remedySettings(j *job.Job) []any {
 	return []any{
 		known(j.Method), known(j.LoRA), known(j.Quant), known(j.Sharding), known(j.FSDPVersion), known(j.Offload),
-		known(j.ParamDtype), known(j.BaseDtype), known(j.Precision), known(j.MasterFP32), known(j.Optimizer),
+		known(j.ParamDtype), known(j.BaseDtype), known(j.Precision), known(j.Autocast), known(j.MasterFP32), known(j.Optimizer),
 		known(j.Checkpointing), known(j.ActivationOffload), known(j.Attention), known(j.FusedLoss),
 	}
 }

@@ -65,8 +65,8 @@ func jobLine(j *job.Job) []string {
 		parts = append(parts, "dtype unknown")
 	case j.MasterFP32.Or(false):
 		parts = append(parts, j.ParamDtype.Value+" with an fp32 master copy")
-	case j.Precision.Or(j.ParamDtype.Value) != j.ParamDtype.Value:
-		parts = append(parts, j.Precision.Value+" autocast over "+j.ParamDtype.Value+" weights")
+	case j.Autocast.Or(false) || j.Precision.Or(j.ParamDtype.Value) != j.ParamDtype.Value:
+		parts = append(parts, j.Precision.Or("16-bit")+" autocast over "+j.ParamDtype.Value+" weights")
 	default:
 		parts = append(parts, j.ParamDtype.Value)
 	}

@@ -9,7 +9,10 @@ import (
 )
 
 // An adapter is LoRA on one module of a layer.
-type adapter struct{ in, out, rank int64 }
+type adapter struct {
+	in, out, rank int64
+	stacked       int64 // experts of a stacked weight that have one each; 0: it is on a module
+}
 
 // A block is a layer of this rank: the graph of its forward pass as it is built, and what that needs to know.
 type block struct {
@@ -54,7 +57,7 @@ func (r *rank) blockOf(dense bool) *block {
 		c: r.precision.compute, w: r.precision.unsharded(), stream: r.precision.stream, trainable: !r.adapters(),
 		quirk: quirkOf(a), elements: map[string]int64{}, lowRank: map[string]adapter{}, branches: map[*tensor]*tensor{}, autocast: r.precision.autocast, kind: r.attention, compiled: r.compiled()}
 	b.keepsInputs = b.trainable || r.keepsFrozenInputs()
-	if a.PostNorm && b.autocast {
+	if b.autocast && (a.PostNorm || a.NormKind == "layer" && b.embeddingNorm() > 0) {
 		b.stream = 4 // autocast's LayerNorm puts out fp32, whatever the weights are
 	}
 	b.fusedQKV = len(b.present(fusedModules...)) > 0
@@ -72,7 +75,7 @@ func (r *rank) blockOf(dense bool) *block {
 		owner := cmp.Or(r.whole, r)
 		for _, w := range owner.adapted() {
 			if w.unit == layerUnit && (r.whole == nil || w.encoder == r.encoderStack()) {
-				b.lowRank[moduleKey(w)] = adapter{in: w.Shape[1], out: w.Shape[0], rank: int64(r.lora.R)}
+				b.lowRank[moduleKey(w)] = r.adapterOf(w)
 			}
 			if isTransform(w) {
 				b.lowRank[transform] = adapter{in: w.Shape[1], out: w.Shape[0], rank: int64(r.lora.R)}
@@ -101,9 +104,11 @@ func (r *rank) encoderStack() bool { return r.whole != nil && r.arch != r.whole.
 // attention and call torch's own activation functions.
 func (s *scenario) ownModels() bool { return s.framework("litgpt", "torchtune", "torchtitan", "timm") }
 
-// moduleKey tells the modules of a layer apart: GPT-2 calls two of them c_proj, BERT three of them dense.
+// moduleKey tells the modules of a layer apart: GPT-2 calls two of them c_proj, BERT three of them dense; experts have MLPs of their own.
 func moduleKey(w weight) string {
 	switch {
+	case strings.Contains(w.Path, ".experts."):
+		return expertPrefix + w.Module
 	case w.Role != model.Norm && (strings.Contains(w.Path, ".EncDecAttention.") || strings.Contains(w.Path, ".encoder_attn.")):
 		return crossPrefix + w.Module
 	case w.Role == model.Norm:
@@ -156,6 +161,9 @@ func (b *block) layer() *graph {
 			x = b.norm(b.sum(b.attendEncoder(x), x), b.h)
 		}
 		x = b.norm(b.sum(b.mlp(x), x), b.h)
+	case b.arch.LayerScale:
+		x = b.sum(b.layerScaled(b.attend(b.norm(x, b.h))), x)
+		x = b.sum(b.layerScaled(b.mlp(b.norm(x, b.h))), x)
 	case b.quirk.normAfter:
 		x = b.sum(b.norm(b.attend(x), b.h), x)
 		x = b.sum(b.norm(b.mlp(x), b.h), x)
@@ -195,9 +203,9 @@ func (b *block) mlp(x *tensor) *tensor {
 
 var (
 	gateModules = []string{"gate_proj", "w1", "wi_0"}
-	upModules   = []string{"up_proj", "fc1", "c_fc", "dense_h_to_4h", "fc_in", "lin1", "intermediate", "w3", "wi", "wi_1", "linear_fc1"}
+	upModules   = []string{"up_proj", "fc1", "c_fc", "dense_h_to_4h", "fc_in", "lin1", "intermediate", "w3", "wi", "wi_1", "linear_fc1", "ffn"}
 	bothModules = []string{"gate_up_proj", "input_linear", "Wi"}
-	downModules = []string{"down_proj", "fc2", "mlp.c_proj", "dense_4h_to_h", "fc_out", "lin2", "output", "w2", "wo", "output_linear", "linear_fc2", "mlp.Wo"}
+	downModules = []string{"down_proj", "fc2", "mlp.c_proj", "dense_4h_to_h", "fc_out", "lin2", "output", "w2", "wo", "output_linear", "linear_fc2", "mlp.Wo", "ffn_output"}
 )
 
 func (b *block) feedForward(x *tensor, width int64) *tensor {
@@ -228,6 +236,9 @@ func (b *block) feedForward(x *tensor, width int64) *tensor {
 // experts sends each token to some of the experts, as transformers 5 does by default: sorted copies of the tokens, grouped matrix products
 // and a weighted sum (integrations/moe.py). The grouped product is not on autocast's list: it works in the weights' dtype.
 func (b *block) experts(x *tensor) *tensor {
+	if b.quirk.everyExpert {
+		return b.everyExpert(x)
+	}
 	a := b.arch
 	routed := b.tokens * max(a.ExpertsPerToken, 1)
 	width := b.expertWidth()
@@ -236,7 +247,7 @@ func (b *block) experts(x *tensor) *tensor {
 	if b.quirk.router32 {
 		in = b.cast(x, 4)
 	}
-	scores := b.matrix(in, b.tokens*a.Experts, b.claim([]string{"gate", "router"}))
+	scores := b.routerProduct(in)
 	probabilities := b.add(op{name: "router", in: []*tensor{scores}, extra: 4 * b.tokens * a.Experts, temp: 4 * b.tokens * a.Experts}, b.tokens*a.Experts, 4)
 	chosen := b.add(op{name: "router", in: []*tensor{probabilities}, extra: 16 * routed}, routed, 4)
 
@@ -252,10 +263,10 @@ func (b *block) experts(x *tensor) *tensor {
 	own.autocast = false
 	copies := b.add(op{name: "gather", in: []*tensor{x}, extra: 8 * routed}, routed*b.h, x.width)
 	copies = b.cast(copies, b.w)
-	up := own.grouped(copies, routed*2*width, weights*2/3)
+	up := b.expertProduct(&own, copies, routed, 2*width, weights*2/3, "gate_up_proj", "gate_proj", "up_proj", "w1", "w3")
 	parts := b.split(up, routed*width, routed*width)
 	y := b.expertGate(parts[0], parts[1])
-	y = own.grouped(b.cast(y, b.w), routed*b.h, weights-weights*2/3)
+	y = b.expertProduct(&own, b.cast(y, b.w), routed, b.h, weights-weights*2/3, "down_proj", "w2")
 	wide := max(y.width, chosen.width)
 	y = b.add(op{name: "weigh", in: []*tensor{y, chosen}, saves: []*tensor{y, chosen}, temp: wide * y.n}, y.n, wide)
 	y = b.add(op{name: "scatter", in: []*tensor{y}, extra: 8 * routed}, y.n, y.width)
@@ -296,10 +307,6 @@ func (b *block) sharedExpert(x *tensor) *tensor {
 	open := b.linear(x, 1, gate...)
 	open = b.add(op{name: "activation", in: []*tensor{open}, extra: open.bytes()}, open.n, open.width)
 	return b.add(op{name: "product", in: []*tensor{open, shared}, saves: []*tensor{shared}, temp: shared.bytes()}, shared.n, shared.width)
-}
-
-func (b *block) grouped(x *tensor, n, weights int64) *tensor {
-	return b.matrix(x, n, weights)
 }
 
 // expertWidth is the intermediate size of one routed expert, from the stacked weights [experts, 2 x width, hidden].
@@ -354,5 +361,5 @@ const transform = "head.transform"
 // isTransform finds the dense layer between a masked language model and its head.
 func isTransform(w weight) bool {
 	return w.unit == finalUnit && w.Role == model.Linear && len(w.Shape) == 2 &&
-		(w.Shape[0] == w.Shape[1] || strings.HasPrefix(w.Path, "generator_predictions"))
+		(w.Shape[0] == w.Shape[1] || strings.HasPrefix(w.Path, "generator_predictions") || w.Path == "predictions.dense")
 }

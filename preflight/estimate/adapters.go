@@ -38,6 +38,7 @@ func (r *rank) adapted() []weight {
 	var out []weight
 	for _, t := range targets {
 		w := r.placed(t.Tensor, t.Count)
+		w.ranks = max(t.Ranks, 1)
 		w.encoder = slices.ContainsFunc(r.base, func(o weight) bool { return o.encoder && o.Path == t.Path })
 		copied := slices.ContainsFunc(whole, func(s model.Target) bool { return s.Path == t.Path })
 		if w.repeat > 0 && !copied {
@@ -64,7 +65,13 @@ func (r *rank) adapterWeights() []weight {
 	}
 	modules := r.adapted()
 	for _, w := range modules {
-		rank := r.rankOfModule(w.Path)
+		rank := r.rankOfModule(w.Path) * w.ranks
+		if w.Role == model.Expert { // each expert has its own, side by side (lora.ParamWrapper)
+			rank *= w.Shape[0]
+			add(w, model.Linear, rank, w.Shape[2])
+			add(w, model.Linear, w.Shape[1], rank)
+			continue
+		}
 		add(w, model.Linear, rank, w.Shape[1])
 		add(w, model.Linear, w.Shape[0], rank)
 		switch {

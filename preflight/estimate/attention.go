@@ -55,7 +55,10 @@ func (b *block) project(x *tensor) (q, k, v *tensor) {
 	if b.quirk.ownRotary {
 		b.ops[len(b.ops)-1].extra += 2 * 4 * b.seq * d
 	}
-	if b.arch.QKNorm && b.quirk.normsRotated {
+	switch {
+	case b.arch.QKNorm && b.quirk.bareHeadNorm:
+		q, k = b.bareNorm(q, d), b.bareNorm(k, d)
+	case b.arch.QKNorm && b.quirk.normsRotated:
 		q, k = b.norm(q, d), b.norm(k, d)
 	}
 	return q, k, v
@@ -227,10 +230,13 @@ func (b *block) eagerCore(q, k, v *tensor, named []*tensor) *tensor {
 		scores = b.cast(scores, 4)
 	}
 	if b.arch.Causal && b.keys == 0 || b.padded() || b.arch.PositionBias { // the mask has the dtype of the embeddings
-		scores = b.cast(scores, max(scores.width, b.stream))
+		scores = b.cast(scores, max(scores.width, b.maskWidth()))
 	}
 	if b.quirk.sinks {
 		return b.sinkProbabilities(scores, v)
+	}
+	if b.quirk.clampsScores {
+		scores = b.add(op{name: "core", in: []*tensor{scores}, saves: []*tensor{scores}, temp: (2*scores.width + 2) * n}, n, scores.width)
 	}
 	width := int64(4)
 	if b.quirk.softmax16 && !b.precision.autocast {

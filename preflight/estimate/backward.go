@@ -106,13 +106,16 @@ func (m *builder) ends() (top, bottom int64) {
 // hoarded is what FSDP 1 holds on to by the time backward reaches the first layer if layers are frozen and checkpointed: a hook on the
 // inputs of every frozen unit (_register_post_backward_reshard_only_hook in torch/distributed/fsdp/_runtime_utils.py) keeps the inputs
 // that reentrant checkpointing detached, and the gradients they got, until backward ends. Public runs of Trainer and of fsdp_qlora, LoRA
-// and QLoRA, 7 to 70 billion parameters, all show it.
+// and QLoRA, 7 to 70 billion parameters, all show it; none of them says use_reentrant=False, and then no input is detached.
 func (m *builder) hoarded() int64 {
-	if !m.adapters() || !m.fsdp() || m.job.FSDPVersion.Or(2) != 1 {
+	if !m.hoards() || m.tape.checkpointed == 0 || !choose(m.scenario, m.job.Reentrant, true, "checkpointing_reentrant") {
 		return 0
 	}
 	return 2 * m.tape.input * min(m.tape.checkpointed, max(m.layers-1, 0))
 }
+
+// hoards says that reentrant checkpointing would be one that FSDP 1 holds on to.
+func (s *scenario) hoards() bool { return s.adapters() && s.fsdp() && s.job.FSDPVersion.Or(2) == 1 }
 
 // roughBackward serves activations that are one number: all of them at the start, none at the end.
 func (m *builder) roughBackward() []Components {

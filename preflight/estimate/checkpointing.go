@@ -111,6 +111,9 @@ func (r *rank) tape() (t tape, ok bool) {
 		g.frozenInput = true
 		t.spared = saved(t.steps) - saved(g.steps())
 	}
+	if a.SharedBlocks && b.autocast && b.w == 4 && (b.trainable || b.lora != nil) {
+		t.outside += b.c * r.linear(layerUnit)
+	}
 	if r.first {
 		t.batch = b.batchBytes()
 		t.outside += t.batch + b.embedded(t.checkpointed > 0)

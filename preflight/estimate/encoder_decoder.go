@@ -11,7 +11,7 @@ import (
 // Models of two stacks: an encoder of text, images or sound in front of the layers that write text.
 
 // textEncoders read as many tokens as the decoder writes; other encoders read the patches or frames that their configuration fixes.
-var textEncoders = []string{"t5", "mt5", "umt5", "bart", "mbart"}
+var textEncoders = []string{"t5", "mt5", "umt5", "bart", "mbart", "pegasus"}
 
 // stack is the rank as one of its two stacks sees it: its own layers, sizes and sequence.
 func (r *rank) stack(encoder bool) *rank {

@@ -98,7 +98,7 @@ func (s *scenario) scriptWord(name string) string {
 // aten/src/ATen/autocast_mode.cpp asks for requires_grad of the weight alone).
 func (m *builder) evaluationCasts() int64 {
 	switch {
-	case !m.precision.autocast:
+	case !m.precision.autocast || m.precision.unsharded() < 4:
 		return 0
 	case !m.trainsEnds():
 		return 2 * count(m.trained, func(w weight) bool { return isMatrix(w) && m.precision.param == 4 })

@@ -66,6 +66,9 @@ func (r *rank) recordedLayers() int64 {
 	if r.trainedLayers > 0 {
 		return r.unfrozen
 	}
+	if r.arch.SharedBlocks {
+		return r.arch.Layers / max(r.pp, 1)
+	}
 	return r.layers
 }
 

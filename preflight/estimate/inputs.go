@@ -49,9 +49,9 @@ func (b *block) frames() int64 {
 // embedded is what the way from the batch to the first layer keeps.
 func (b *block) embedded(checkpointed bool) int64 {
 	var sum int64
-	if b.autocast {
+	if b.autocast && b.w == 4 {
 		sum += b.c * b.features() // as the convolution reads them
-		if b.w == 4 && !b.frozenEmbeddings() {
+		if !b.frozenEmbeddings() {
 			sum += b.c * count(b.base, isConvolution) // and its weight
 		}
 	}
@@ -119,9 +119,17 @@ func (b *block) maskBytes() int64 {
 	case len(b.arch.PositionTerms) > 0: // DeBERTa's is fp32, and distances between positions go with it, int64
 		return 4*entries + 8*b.seq*b.seq
 	case b.eager() && (b.arch.Causal || b.padded()):
-		return b.stream * entries
+		return b.maskWidth() * entries
 	case b.kind == "sdpa" && b.padded():
 		return entries
 	}
 	return 0
+}
+
+// maskWidth is that of the embeddings; causal models make their mask of them before their norm, if there is one (BLOOM).
+func (b *block) maskWidth() int64 {
+	if b.arch.Causal {
+		return b.precision.stream
+	}
+	return b.stream
 }

@@ -14,7 +14,8 @@ var measuredTypes = []string{"llama", "mistral", "mixtral", "qwen2", "qwen3", "q
 	"smollm3", "bert", "roberta", "distilbert", "electra", "olmoe",
 	"arcee", "camembert", "cohere2", "ernie4_5", "ernie4_5_moe", "exaone4", "glm4", "glm4_moe", "gpt_oss", "granitemoe", "granitemoeshared",
 	"hunyuan_v1_dense", "minimax_m2", "ministral", "ministral3", "modernbert", "nemotron", "olmo3", "seed_oss", "xlm-roberta",
-	"deepseek_v2", "deepseek_v3", "vit", "bloom", "mpt", "deberta-v2", "t5", "mt5", "bart", "whisper", "clip", "llava"}
+	"deepseek_v2", "deepseek_v3", "vit", "bloom", "mpt", "deberta-v2", "t5", "mt5", "bart", "whisper", "clip", "llava",
+	"albert", "biogpt", "codegen", "deberta", "dinov2", "llama4_text", "mbart", "pegasus", "siglip", "xglm"}
 
 const (
 	measuredError   = 0.03 // of activations, logits and temporaries: kernels differ in their working memory
@@ -56,6 +57,7 @@ var alternatives = [][]alternative{
 	{with(paramDtype, "fp32"), {func(s *scenario) bool { return !s.job.ParamDtype.Known && s.precision.compute == 2 },
 		func(j *job.Job, _ *scenario) { paramDtype(j).Offer("bf16", "") }}},
 	{with(checkpointing, "full")},
+	{{func(s *scenario) bool { return !s.job.Reentrant.Known && s.hoards() }, func(j *job.Job, _ *scenario) { j.Reentrant.Offer(false, "") }}},
 	{with(optimizerName, "sgd")},
 	{with(gradAccum, 2)},
 	{{func(s *scenario) bool { return !s.job.RefModel.Known && s.task().reference && !s.adapters() }, func(j *job.Job, _ *scenario) { refModel(j).Offer(false, "") }}},
@@ -108,7 +110,7 @@ func (p *prediction) formulaError() float64 {
 	case p.pinned():
 		return measuredError
 	case !slices.Contains(measuredTypes, p.arch.Type):
-	case p.arch.Encoder != nil || slices.Contains([]string{"electra", "mpt"}, p.arch.Type):
+	case p.arch.Encoder != nil || slices.Contains([]string{"deberta", "electra", "mpt"}, p.arch.Type):
 		share = twoStacksError
 	default:
 		share = measuredError

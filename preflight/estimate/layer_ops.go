@@ -66,6 +66,16 @@ func (b *block) scaled(x *tensor) *tensor {
 	return b.add(op{name: "scale", in: []*tensor{x}}, x.n, x.width)
 }
 
+// layerScaled multiplies by a vector that is trained and as wide as the weights are.
+func (b *block) layerScaled(x *tensor) *tensor {
+	o := op{name: "scale", in: []*tensor{x}}
+	width := max(x.width, b.w)
+	if b.trainable {
+		o.saves, o.temp = []*tensor{x}, x.n*width
+	}
+	return b.add(o, x.n, width)
+}
+
 // dropout keeps a mask.
 func (b *block) dropout(x *tensor, p float64) *tensor {
 	if p <= 0 {
@@ -102,7 +112,7 @@ func (b *block) matrix(x *tensor, n int64, weights int64) *tensor {
 	width := b.w
 	if b.autocast {
 		width = b.c
-		if b.w == 4 && b.quant == nil && (b.trainable || b.lora != nil) {
+		if b.w == 4 && b.quant == nil && (b.trainable || b.lora != nil) && !b.arch.SharedBlocks { // those of shared blocks exist once
 			o.extra = b.c * weights
 		}
 	}
@@ -116,7 +126,7 @@ func (b *block) matrix(x *tensor, n int64, weights int64) *tensor {
 	}
 	if b.trainable {
 		o.grads = b.precision.grad * weights
-		if b.autocast {
+		if b.autocast && b.w == 4 { // before it is fp32 too
 			o.temp = b.c * weights
 		}
 	}
@@ -195,7 +205,7 @@ func (b *block) layerNorm(x *tensor, rows int64) *tensor {
 // multiplies by 1 + weight, and OLMo 2 by the weight, while still in fp32.
 func (b *block) rmsNorm(x *tensor, rows, width int64) *tensor {
 	wide := b.cast(x, 4)
-	root := b.add(op{name: "norm", in: []*tensor{wide}, saves: []*tensor{wide}, extra: 4 * rows, temp: 8 * x.n}, rows, 4)
+	root := b.add(op{name: "norm", in: []*tensor{wide}, saves: []*tensor{wide}, extra: 4 * rows, temp: 12 * x.n}, rows, 4)
 	factor := wide
 	if b.quirk.scalesInput {
 		factor = x
@@ -216,6 +226,14 @@ func (b *block) rmsNorm(x *tensor, rows, width int64) *tensor {
 		return b.cast(b.add(o, x.n, 4), x.width)
 	}
 	return b.add(o, x.n, max(y.width, b.w))
+}
+
+// bareNorm is RMSNorm without a weight.
+func (b *block) bareNorm(x *tensor, width int64) *tensor {
+	rows := x.n / max(width, 1)
+	wide := b.cast(x, 4)
+	root := b.add(op{name: "norm", in: []*tensor{wide}, saves: []*tensor{wide}, extra: 4 * rows, temp: 12 * x.n}, rows, 4)
+	return b.cast(b.add(op{name: "norm", in: []*tensor{wide, root}, saves: []*tensor{wide}, temp: 4 * x.n}, x.n, 4), x.width)
 }
 
 // pythonLayerNorm is Cohere's, written in Python on fp32: the difference from the mean is made twice.

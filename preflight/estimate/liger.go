@@ -111,7 +111,7 @@ func (r *rank) ligerLoss(tokens, vocab int64) lossMemory {
 	head := hidden * vocab
 	kept := inputs + p.unsharded()*head
 	var beside int64
-	if p.autocast { // each chunk casts the transposed weight anew, while autocast's cache has a copy of the weight itself
+	if p.autocast && p.unsharded() == 4 { // each chunk casts the transposed weight anew, while autocast's cache has a copy of the weight itself
 		beside = p.compute * head
 	}
 	if r.sumsHeadApart() {

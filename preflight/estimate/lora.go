@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"fmt"
+	"slices"
 
 	"oomguard/preflight/job"
 	"oomguard/preflight/model"
@@ -45,8 +46,13 @@ func (s *scenario) settleMethod() error {
 		}
 	}
 	if s.sized() {
-		if _, err := s.arch.LoRATargets(s.lora.Names()); err != nil {
+		targets, err := s.arch.LoRATargets(s.lora.Names())
+		if err != nil {
 			return err
+		}
+		stacked := func(t model.Target) bool { return t.Role == model.Expert }
+		if (s.lora.Dropout > 0 || s.lora.DoRA) && slices.ContainsFunc(targets, stacked) {
+			return fmt.Errorf("lora targets reach the stacked experts of transformers 5, where PEFT stops at lora_dropout and DoRA (lora.ParamWrapper): set lora_dropout to 0 and use_dora to false, or name attention modules alone")
 		}
 	} else if !s.weightsOnly {
 		s.notes.assume("adapters of half a percent of the parameters", "their size needs the model's shapes; give --model", true)

@@ -16,13 +16,15 @@ type precision struct {
 	state   int64 // optimizer states: the dtype of what the optimizer updates
 	compute int64 // activations inside a block
 	stream  int64 // residual stream between blocks
-	// autocast: fp32 weights, 16-bit matrix products, casts cached (torch/amp/autocast_mode.py).
+	// autocast: matrix products in 16 bit, norms, softmax and losses in fp32, whatever the weights are; casts of fp32 weights are cached
+	// (torch/amp/autocast_mode.py).
 	autocast bool
+	gathered bool // weights are gathered in the dtype of computation (FSDP)
 }
 
 // unsharded is the width of a gathered weight while it is used (FSDP's MixedPrecision.param_dtype).
 func (p precision) unsharded() int64 {
-	if p.autocast {
+	if p.autocast && !p.gathered {
 		return p.param
 	}
 	return min(p.param, p.compute)
@@ -64,9 +66,9 @@ func (s *scenario) settlePrecision() error {
 	case s.deepspeed() && j.DeepSpeed.Or(nil) != nil && j.DeepSpeed.Value.GradAccumDtype == "fp32":
 		p.grad = 4
 	}
-	mixed := param == 4 && compute == 2
-	p.autocast = mixed && !s.fsdp() // FSDP casts the gathered weights instead, and the stream is then 16-bit
-	if p.autocast {
+	p.gathered = s.fsdp()
+	p.autocast = compute == 2 && j.Autocast.Or(param == 4 && !s.fsdp()) // FSDP alone casts what it gathers
+	if p.autocast && p.unsharded() == 4 {
 		p.stream = 4
 	}
 	if s.freezes() && p.autocast {
@@ -144,11 +146,11 @@ func (s *scenario) assumedStorage(compute int64, master bool) int64 {
 	return 4
 }
 
-// adapterPrecision is the precision of a LoRA job: the frozen base decides what activations look like. Autocast is what the
-// Hugging Face trainers switch on with bf16=True; other programs run the base in its own dtype.
+// adapterPrecision is the precision of a LoRA job: the frozen base decides what activations look like. Where nothing
+// says so, autocast is what the Hugging Face trainers switch on with bf16=True; other programs run the base in its own dtype.
 func (s *scenario) adapterPrecision(p precision) precision {
 	wide := s.baseWidth() == 4
-	p.autocast = p.compute == 2 && (s.huggingFace() || wide && s.quant == nil)
+	p.autocast = p.compute == 2 && s.job.Autocast.Or(s.huggingFace() || wide && s.quant == nil)
 	p.stream = p.compute
 	if p.autocast && wide {
 		p.stream = 4

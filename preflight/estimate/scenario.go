@@ -57,6 +57,7 @@ func newScenario(in Input) (*scenario, error) {
 	if s.arch == nil {
 		return nil, errors.New("estimate: no model known: give --model with a config.json, or --params")
 	}
+	s.arch = s.withExperts(s.arch)
 	if p := s.arch.Parameters(); p <= 0 || p > maxParameters {
 		return nil, fmt.Errorf("estimate: %s has %d parameters: want 1 to %.0e", s.arch.Name, p, float64(maxParameters))
 	}

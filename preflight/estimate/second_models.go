@@ -3,7 +3,9 @@ package estimate
 import (
 	"fmt"
 	"slices"
+	"strings"
 
+	"oomguard/preflight/job"
 	"oomguard/preflight/model"
 )
 
@@ -81,18 +83,16 @@ func (s *scenario) holdsReference() bool {
 // addReference adds the other models of preference and reinforcement learning. Frozen ones are whole on every rank unless ZeRO-3 or
 // FSDP splits them, and have the dtype in which the policy was loaded (TRL prepares them like the policy).
 func (r *rank) addReference(l *layout) {
+	own, known := *l, r.job.SecondModels.Known
 	frozen := int64(0)
-	if r.holdsReference() {
+	if !r.namesReference() && r.holdsReference() {
 		frozen++
 		r.notes.assume("the reference model's weights are among the parameters", "it is as large as the policy and is never trained", false)
 	}
-	if r.task().critic && !r.adapters() {
+	if r.task().critic && !r.adapters() && !known {
 		frozen++
 		r.notes.assume("a reward model and a trained value model of the policy's size", "PPO has both, and their sizes are not known", true)
 		l.params, l.master, l.grads, l.optimizer, l.persistent = 2*l.params, 2*l.master, 2*l.grads, 2*l.optimizer, 2*l.persistent
-	}
-	if frozen == 0 {
-		return
 	}
 	one := r.precision.param * count(r.base, nil)
 	if r.adapters() {
@@ -105,6 +105,38 @@ func (r *rank) addReference(l *layout) {
 		one = 0
 	}
 	l.params += frozen * one
+	for _, m := range r.job.SecondModels.Or(nil) {
+		r.addSecond(l, own, one, m)
+	}
+}
+
+// namesReference says that the frozen model to compare with has a name, and a size, of its own.
+func (s *scenario) namesReference() bool {
+	return slices.ContainsFunc(s.job.SecondModels.Or(nil), func(m job.SecondModel) bool { return m.Role == "teacher" || m.Role == "reference" })
+}
+
+// addSecond adds a model beside the trained one: by its size in parameters what the trained one takes in own, or what a frozen copy of that takes.
+func (r *rank) addSecond(l *layout, own layout, frozen int64, m job.SecondModel) {
+	size, name := m.Params, strings.TrimSpace(m.Role+" "+m.Name)
+	if m.Role == "teacher" {
+		r.notes.assume("the teacher's logits are not counted", "how the losses of distillation hold them differs by program", true)
+	}
+	if m.Idle {
+		r.notes.assume("the "+name+" is in host memory while the model is trained", reason(r.job.SecondModels), false)
+		return
+	}
+	if size <= 0 || size > maxParameters {
+		size = r.arch.Parameters()
+		r.notes.assume(fmt.Sprintf("the %s is as large as the trained model", name), "its size is not known: "+reason(r.job.SecondModels), true)
+	}
+	scaled := func(bytes int64) int64 { return int64(float64(bytes) * float64(size) / float64(r.arch.Parameters())) }
+	if m.Trained && !r.adapters() {
+		l.params, l.master, l.grads = l.params+scaled(own.params), l.master+scaled(own.master), l.grads+scaled(own.grads)
+		l.optimizer, l.persistent = l.optimizer+scaled(own.optimizer), l.persistent+scaled(own.persistent)
+	} else {
+		l.params += scaled(frozen)
+	}
+	r.notes.assume(fmt.Sprintf("the %s is among the parameters", name), fmt.Sprintf("%d parameters: %s", size, reason(r.job.SecondModels)), false)
 }
 
 // inferenceBytes is what an inference engine in the training processes keeps for itself: vLLM's gpu_memory_utilization of the whole GPU.

@@ -37,6 +37,22 @@ func TestSecondModels(t *testing.T) {
 		"kto":                      {func(j *job.Job) { j.Task, j.RefModel = known("kto"), known(true) }, 4 * llama1B, ""},
 		"grpo without KL":          {func(j *job.Job) { j.Task, j.RefModel = known("grpo"), known(false) }, 2 * llama1B, "answers are generated"},
 		"ppo":                      {func(j *job.Job) { j.Task, j.RefModel = known("ppo"), known(true) }, 8 * llama1B, "a trained value model"},
+		"a teacher of 8 B": {func(j *job.Job) {
+			j.Task, j.RefModel, j.SecondModels = known("kd"), known(true), known(job.SecondModels{{Role: "teacher", Name: "t", Params: 8e9}})
+		}, 2*llama1B + 16e9, "the teacher's logits are not counted"},
+		"a teacher of unknown size": {func(j *job.Job) {
+			j.Task, j.RefModel, j.SecondModels = known("kd"), known(true), known(job.SecondModels{{Role: "teacher", Name: "t"}})
+		}, 4 * llama1B, "the teacher t is as large as the trained model"},
+		"a teacher elsewhere": {func(j *job.Job) {
+			j.Task, j.RefModel, j.SecondModels = known("kd"), known(true), known(job.SecondModels{{Role: "teacher", Name: "t", Params: 8e9, Idle: true}})
+		}, 2 * llama1B, "the teacher t is in host memory"},
+		"ppo, judges elsewhere": {func(j *job.Job) {
+			j.Task, j.RefModel, j.SecondModels = known("ppo"), known(false), known(job.SecondModels{})
+		}, 2 * llama1B, ""},
+		"ppo, own sizes": {func(j *job.Job) {
+			j.Task, j.RefModel = known("ppo"), known(true)
+			j.SecondModels = known(job.SecondModels{{Role: "reward", Params: 3e9}, {Role: "critic", Params: 2e9, Trained: true}})
+		}, 4*llama1B + 6e9 + 4e9, "the critic is among the parameters"},
 		"zero3": {func(j *job.Job) {
 			j.Task, j.RefModel, j.Sharding, j.WorldSize, j.NProc = known("dpo"), known(true), known("fsdp-full"), known(8), known(8)
 		}, 4 * llama1B / 8, ""},
@@ -137,5 +153,36 @@ func TestAnswersOfUnknownLength(t *testing.T) {
 	}
 	if got, want := stageOf(t, verl, Backward).Components[Logits], stageOf(t, trl, Backward).Components[Logits]; got*3 > want+want/10 {
 		t.Errorf("logits of %d bytes, want a third of %d", got, want)
+	}
+}
+
+// A critic that is trained has gradients and states by its own size.
+func TestTrainedCritic(t *testing.T) {
+	at := func(models job.SecondModels) Components {
+		e := run(t, small(t, func(j *job.Job) {
+			pureBF16(j)
+			j.Task, j.RefModel, j.SecondModels = known("ppo"), known(false), known(models)
+		}))
+		return stageOf(t, e, OptimizerStep).Components
+	}
+	alone, both := at(nil), at(job.SecondModels{{Role: "critic", Params: 2 * llama1B, Trained: true}})
+	for _, part := range []Component{Gradients, Optimizer} {
+		if got, want := both[part], 3*alone[part]; got < want-100 || got > want+100 {
+			t.Errorf("%v of policy and critic %d, want %d", part, got, want)
+		}
+	}
+}
+
+// The head that task_type adds to modules_to_save is trained whole, once; names that the model does not have add nothing.
+func TestHeadTrainedBesideAdapters(t *testing.T) {
+	at := func(saved ...string) int64 {
+		return run(t, small(t, func(j *job.Job) {
+			pureBF16(j)
+			j.Task, j.RefModel, j.Method, j.BaseDtype = known("rm"), known(false), known("lora"), known("bf16")
+			j.LoRA = known(&job.LoRA{R: 8, Targets: []string{"q_proj"}, ModulesToSave: saved})
+		})).Model.TrainableParameters
+	}
+	if got, want := at("classifier", "score")-at(), int64(2048); got != want { // Llama-3.2-1B's hidden width
+		t.Errorf("the head adds %d trained weights, want %d", got, want)
 	}
 }

@@ -128,3 +128,28 @@ func TestHostMemoryOfActivations(t *testing.T) {
 		t.Errorf("%d bytes, want %s", got, fmt.Sprint(want))
 	}
 }
+
+// Inputs that reentrant checkpointing detaches, and their gradients, stay with FSDP 1 while layers are frozen: two states of the stream for each
+// of the layers in front of the last. Where nobody says which kind it is, the interval reaches down to the other.
+func TestReentrantCheckpointing(t *testing.T) {
+	with := func(reentrant job.Setting[bool], version int) *Estimate {
+		return run(t, small(t, func(j *job.Job) {
+			pureBF16(j)
+			j.Method, j.LoRA, j.Checkpointing = known("lora"), known(&job.LoRA{R: 8, Targets: []string{"q_proj"}}), known("full")
+			j.Sharding, j.FSDPVersion, j.WorldSize, j.NProc, j.Reentrant = known("fsdp-full"), known(version), known(8), known(8), reentrant
+			j.MicroBatch, j.FusedLoss = known(16), known("chunked") // so that the layers make the peak
+		}))
+	}
+	on, off, unknown := with(known(true), 1), with(known(false), 1), with(job.Setting[bool]{}, 1)
+	const layers, tokens, hidden = 16, 16 * 512, 2048 // of Llama-3.2-1B
+	backward := func(e *Estimate) int64 { return stageOf(t, e, Backward).AllocatedBytes }
+	if got, most := backward(on)-backward(off), int64(2*2*(layers-1)*tokens*hidden); got <= 0 || got > most {
+		t.Errorf("reentrant checkpointing takes %d bytes more, want up to %d", got, most)
+	}
+	if backward(unknown) != backward(on) || unknown.PerGPU.LowBytes >= on.PerGPU.LowBytes {
+		t.Errorf("unknown: %d bytes from %d, want %d from less than %d", backward(unknown), unknown.PerGPU.LowBytes, backward(on), on.PerGPU.LowBytes)
+	}
+	if backward(with(known(true), 2)) != backward(with(known(false), 2)) {
+		t.Error("FSDP 2 has no such hook")
+	}
+}

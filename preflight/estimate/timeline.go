@@ -127,6 +127,10 @@ func (m *builder) addActivations() error {
 			"--activation-factor", true)
 		return nil
 	}
+	if why := m.arch.NoActivations; why != "" {
+		return fmt.Errorf("estimate: the activations of a %s model are not supported: %s: give --activation-factor, the bytes a token keeps for each layer and hidden element, for the rest is exact",
+			m.arch.Type, why)
+	}
 	m.tape, m.taped = m.rank.tape()
 	if !m.taped {
 		m.notes.assume("no activations", "they are unknown without the model's sizes; give --model or --activation-factor", true)
@@ -288,7 +292,7 @@ func (m *builder) residentGradients() int64 {
 // castCache is the 16-bit copies of fp32 weights that autocast makes outside the layers: those of the head's matrix product, alive until
 // its backward has run. The layers' own are among their activations.
 func (m *builder) castCache() int64 {
-	if !m.precision.autocast || !m.trainsEnds() && m.baseWidth() < 4 {
+	if !m.precision.autocast || m.trainsEnds() && m.precision.unsharded() < 4 || !m.trainsEnds() && m.baseWidth() < 4 {
 		return 0
 	}
 	return 2 * (m.linear("") - m.linear(layerUnit))
@@ -297,7 +301,7 @@ func (m *builder) castCache() int64 {
 // cachedCasts is the copies of checkpointed layers' weights that nothing but autocast's own cache keeps, until the forward pass has left
 // autocast (torch/amp/autocast_mode.py). Only trained weights are cached; stacked experts are not cast at all.
 func (m *builder) cachedCasts() int64 {
-	if !m.precision.autocast || m.precision.param < 4 || m.tape.layers == 0 || quirkOf(m.arch).viewsWeights && !m.adapters() {
+	if !m.precision.autocast || m.precision.unsharded() < 4 || m.tape.layers == 0 || quirkOf(m.arch).viewsWeights && !m.adapters() {
 		return 0
 	}
 	casts := count(m.trained, func(w weight) bool { return w.unit == layerUnit && w.Role == model.Linear })

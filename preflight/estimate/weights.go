@@ -24,6 +24,7 @@ type weight struct {
 	elements int64 // of one
 	encoder  bool  // of the stack in front, in models that have two
 	dense    bool  // of a layer without experts in a mixture of experts
+	ranks    int64 // of an adapted module: by how much its adapter's rank is that of the others
 	// shapeless: stands for a whole model of which only the parameter count is known.
 	shapeless bool
 	// width, if not 0, is the bytes of an element of this trained weight and its gradient where they are not those of all others.

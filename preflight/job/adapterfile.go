@@ -93,6 +93,11 @@ func (r *reader) readAdapterConfig(doc *document.Node) {
 	if n := doc.Get("modules_to_save"); n != nil && n.Value != nil {
 		p.save.Offer(listedNames(n), n.Origin())
 	}
+	if n := doc.Get("task_type"); n != nil {
+		if text, ok := n.Value.(string); ok {
+			p.kind.Offer(text, n.Origin())
+		}
+	}
 	p.dora = p.dora || isTrue(doc.Get("use_dora"))
 	p.rslora = p.rslora || isTrue(doc.Get("use_rslora"))
 	if n := doc.Get("bias"); n != nil && n.Value != "none" {

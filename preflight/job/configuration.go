@@ -131,8 +131,8 @@ func (r *reader) lookupEnv(name string) (string, bool) {
 // lost marks what a configuration decides as unknown, when it was named but could not be read.
 func (r *reader) lost(why string) {
 	j := r.job
-	for _, f := range []fact{&j.Model, &j.ModelParams, &j.ParamDtype, &j.BaseDtype, &j.Precision, &j.MasterFP32, &j.Optimizer, &j.MicroBatch, &j.GradAccum, &j.SeqLen, &j.Packing,
-		&j.Checkpointing, &j.ActivationOffload, &j.Method, &j.LoRA, &j.Quant, &j.Sharding, &j.FSDPVersion, &j.FSDPWrap, &j.Offload, &j.TP, &j.PP, &j.CP, &j.EP, &j.Attention, &j.FusedLoss, &j.LayerKernels, &j.RefModel} {
+	for _, f := range []fact{&j.Model, &j.ModelParams, &j.ParamDtype, &j.BaseDtype, &j.Precision, &j.Autocast, &j.MasterFP32, &j.Optimizer, &j.MicroBatch, &j.GradAccum, &j.SeqLen, &j.Packing,
+		&j.Checkpointing, &j.ActivationOffload, &j.Method, &j.LoRA, &j.Quant, &j.Sharding, &j.FSDPVersion, &j.FSDPWrap, &j.Offload, &j.TP, &j.PP, &j.CP, &j.EP, &j.Attention, &j.FusedLoss, &j.LayerKernels, &j.RefModel, &j.SecondModels} {
 		f.Unknown(why)
 	}
 	r.adapter.lost = why

@@ -170,7 +170,7 @@ func (r *reader) explainUnknowns() {
 	j.eachFact(func(key string, f fact) {
 		reason := base
 		// Names that a person does not give as one flag.
-		flag := map[string]string{"param_dtype": "precision", "base_dtype": "precision", "master_fp32": "precision", "model_params": "params", "lora": "lora-r"}[key]
+		flag := map[string]string{"param_dtype": "precision", "base_dtype": "precision", "master_fp32": "precision", "autocast": "precision", "model_params": "params", "lora": "lora-r"}[key]
 		if i := slices.IndexFunc(keys, func(k Key) bool { return k.Name == key }); i >= 0 {
 			flag = keys[i].Flag
 		}

@@ -235,8 +235,9 @@ func (r *reader) offerLoRA() {
 		fallback, rank, alpha, dropout = "defaults of TRL's ModelConfig", 16, 32, 0.05
 	}
 	r.defaultTargets()
+	saved := p.saved()
 	var origins []string
-	for _, part := range []Named{p.r.named("r"), p.alpha.named("alpha"), p.dropout.named("dropout"), p.targets.named("targets"), p.save.named("modules_to_save")} {
+	for _, part := range []Named{p.r.named("r"), p.alpha.named("alpha"), p.dropout.named("dropout"), p.targets.named("targets"), saved.named("modules_to_save")} {
 		origin := part.Origin
 		if !part.Known {
 			origin = fallback
@@ -246,7 +247,7 @@ func (r *reader) offerLoRA() {
 		}
 	}
 	r.job.LoRA.Offer(&LoRA{R: p.r.Or(rank), Alpha: p.alpha.Or(alpha), Dropout: p.dropout.Or(dropout), Targets: p.targets.Or(nil),
-		ModulesToSave: p.save.Or(nil), DoRA: p.dora, RSLoRA: p.rslora, Bias: p.bias, RankPattern: p.ranks}, strings.Join(origins, ", "))
+		ModulesToSave: saved.Or(nil), DoRA: p.dora, RSLoRA: p.rslora, Bias: p.bias, RankPattern: p.ranks}, strings.Join(origins, ", "))
 }
 
 // deriveWeights decides the dtypes of trained and of frozen weights.
@@ -254,6 +255,7 @@ func (r *reader) deriveWeights() {
 	j := r.job
 	r.resolveAuto()
 	if !j.Method.Known {
+		r.deriveAutocast()
 		return
 	}
 	weights := &j.BaseDtype // what is loaded is frozen below adapters, and trained otherwise
@@ -271,6 +273,7 @@ func (r *reader) deriveWeights() {
 		weights.Offer(r.load.Value, r.load.Origin)
 	}
 	weights.Unknown(r.load.Origin)
+	r.deriveAutocast()
 }
 
 // trlCasts reports whether TRL's trainers cast the adapters of a model that bitsandbytes holds: all of them since 0.26 (DPO: 0.29), before
@@ -321,6 +324,35 @@ func (r *reader) quantComputeDtype() {
 	q.ComputeDtype = compute
 }
 
+// deriveReentrant: accelerate's and LLaMA-Factory's FSDP 2 checkpoint without reentrance; axolotl and LLaMA-Factory otherwise with it; Trainer with it
+// until transformers 5 (huggingface/transformers#43203), TRL until 0.27 (huggingface/trl#4811).
+func (r *reader) deriveReentrant() {
+	j, framework := r.job, r.family.framework
+	late, transformersKnown := r.atLeast("transformers", 5)
+	lateTRL, trlKnown := r.atLeast("trl", 0, 27)
+	switch {
+	case j.Checkpointing.Value == "none" && j.Checkpointing.Known:
+		j.Reentrant.Offer(false, "nothing is checkpointed")
+	case r.fsdpCheckpointing:
+		j.Reentrant.Offer(false, "FSDP's own checkpointing")
+	case framework == "llamafactory":
+		if on, given := r.boolean("use_reentrant_gc"); given && j.FSDPVersion.Or(0) != 2 {
+			j.Reentrant.Offer(on, r.args["use_reentrant_gc"].origin)
+		}
+		j.Reentrant.Offer(j.FSDPVersion.Or(0) != 2, "default of LLaMA-Factory, which switches it off under FSDP 2")
+	case framework == "axolotl":
+		j.Reentrant.Offer(true, "default of axolotl")
+	case framework == "trl" && lateTRL:
+		j.Reentrant.Offer(false, "default of "+r.installed("trl"))
+	case r.family.huggingFace() && transformersKnown && (late || framework != "trl" || trlKnown):
+		j.Reentrant.Offer(!late, "default of "+r.installed("transformers"))
+	case r.family.huggingFace():
+		j.Reentrant.Unknown("transformers 5 and trl 0.27 changed the default, and their versions are not known; give --versions or --checkpointing-reentrant")
+	default:
+		j.Reentrant.Unknown("nothing names it; give --checkpointing-reentrant")
+	}
+}
+
 // deriveRest fills what has one value unless something names another.
 func (r *reader) deriveRest() {
 	j := r.job
@@ -336,6 +368,8 @@ func (r *reader) deriveRest() {
 	default:
 		j.RefModel.Offer(false, "assumed: nothing names a reference model")
 	}
+	r.deriveReentrant()
+	r.deriveSecondModels()
 	if j.OptimizerInBackward.Origin == "" {
 		j.OptimizerInBackward.Offer(false, "nothing names it")
 	}

@@ -194,6 +194,8 @@ func (a *axolotl) task() {
 	a.job.RefModel.Offer(false, "no rl: nothing is compared with a reference model")
 	if n := a.find("reward_model", "process_reward_model"); n != nil && a.r.nodeBool(n, false) {
 		task.Offer("rm", n.Origin())
+		kind := map[string]string{"reward_model": "SEQ_CLS", "process_reward_model": "TOKEN_CLS"}[n.Path]
+		a.r.adapter.kind.Offer(kind, n.Origin()) // of the model's class (loaders/adapter.py: _get_peft_task_type)
 	}
 	if n := a.find("pretraining_dataset"); n != nil {
 		task.Offer("pretrain", n.Origin())

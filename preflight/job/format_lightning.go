@@ -99,8 +99,13 @@ func (r *reader) lightningPrecisionOf(c *configuration) {
 		r.deepspeed.half, r.deepspeed.origin = compute, word.Origin
 		weights = compute
 	}
-	r.load.Offer(weights, word.Origin)
-	j.ParamDtype.Offer(weights, word.Origin)
+	if r.deepspeed == nil && strings.HasSuffix(word.Value, "-mixed") && !strings.HasPrefix(j.Sharding.Value, "fsdp") {
+		r.offerAutocast(compute, word.Origin)
+	}
+	if !j.Autocast.Value || r.source == nil || len(r.source.modelCalls("from_pretrained")) == 0 { // else autocast leaves the weights as they were loaded
+		r.load.Offer(weights, word.Origin)
+		j.ParamDtype.Offer(weights, word.Origin)
+	}
 	j.Precision.Offer(compute, word.Origin)
 	j.MasterFP32.Offer(r.deepspeed != nil && half, map[bool]string{true: "DeepSpeed keeps an fp32 copy", false: "Lightning keeps no second copy of the weights"}[r.deepspeed != nil])
 }

@@ -304,26 +304,6 @@ func (r *reader) llamafactoryActivations() {
 	j.Packing.Offer(r.args["stage"].text == "pt", "default of LLaMA-Factory: only the stage pt packs")
 }
 
-// llamafactoryReference: DPO and KTO load the model once more unless adapters can be switched off (train/trainer_utils.py,
-// create_ref_model); PPO holds one too.
-func (r *reader) llamafactoryReference(stage argument) {
-	ref := &r.job.RefModel
-	named := r.args["ref_model"]
-	loss := r.args["pref_loss"]
-	switch {
-	case stage.text != "dpo" && stage.text != "kto" && stage.text != "ppo":
-		ref.Offer(false, "the stage "+stage.text+" has no reference model")
-	case stage.text == "dpo" && (loss.text == "orpo" || loss.text == "simpo"):
-		ref.Offer(false, loss.origin+" needs no reference model")
-	case named.text != "":
-		ref.Offer(true, named.origin)
-	case r.adapter.use.Value:
-		ref.Offer(false, "the model with its adapters switched off is the reference")
-	default:
-		ref.Offer(true, "the stage "+stage.text+" without adapters loads the model once more")
-	}
-}
-
 // llamafactoryOptimizer: switches that replace Trainer's optimizer (train/trainer_utils.py, create_custom_optimizer).
 func (r *reader) llamafactoryOptimizer() {
 	j := r.job

@@ -31,13 +31,14 @@ func openrlhfOptions() map[string][]string {
 		"flag": {"bf16", "flash_attn", "adam_offload ds.adam_offload", "load_in_4bit ds.load_in_4bit", "packing_samples ds.packing_samples", "use_liger_kernel ds.use_liger_kernel",
 			"gradient_checkpointing model.gradient_checkpointing_enable actor.gradient_checkpointing_enable", "pretrain_mode model.pretrain_mode_enable",
 			"colocate_all_models train.colocate_all", "colocate_actor_ref train.colocate_actor_ref", "vllm_enable_sleep vllm.enable_sleep",
-			"dynamic_batch train.dynamic_batch_enable use_dynamic_batch", "ref_offload ref.offload"},
+			"dynamic_batch train.dynamic_batch_enable use_dynamic_batch", "ref_offload ref.offload", "teacher_offload"},
 		"": {"pretrain model.model_name_or_path actor.model_name_or_path", "micro_train_batch_size train.micro_batch_size", "train_batch_size train.batch_size",
 			"max_len data.max_len", "prompt_max_len", "generate_max_len rollout.max_new_tokens", "zero_stage ds.zero_stage", "param_dtype ds.param_dtype",
 			"attn_implementation ds.attn_implementation", "lora_rank ds.lora.rank", "lora_alpha ds.lora.alpha", "lora_dropout ds.lora.dropout",
 			"ring_attn_size ds.ring_attn_size", "ds_tensor_parallel_size ds.tensor_parallel_size", "optim actor.optim", "ref_pretrain ref.model_name_or_path",
 			"actor_num_nodes actor.num_nodes", "actor_num_gpus_per_node actor.num_gpus_per_node", "init_kl_coef algo.kl.init_coef",
 			"advantage_estimator algo.advantage.estimator", "vllm_num_engines vllm.num_engines", "vllm_gpu_memory_utilization vllm.gpu_memory_utilization",
+			"teacher_model", "reward_pretrain reward.model_name_or_path", "critic_pretrain critic.model_name_or_path", "remote_rm_url reward.remote_url",
 			"train_max_tokens_per_gpu train.max_tokens_per_gpu", "eval_dataset eval.dataset", "zpg ds.zpg", "grad_accum_dtype ds.grad_accum_dtype"},
 		"list": {"target_modules ds.lora.target_modules"},
 	}
@@ -183,48 +184,13 @@ func (o *openrlhf) task() {
 	case "dpo", "kto":
 		j.RefModel.Offer(true, task+" compares with a second copy of the model, also below adapters")
 	case "kd":
+		o.r.hold("teacher", o.word("teacher_model", ""), false, o.flag("teacher_offload").Value && o.size("zero_stage", 2).Value == 3)
 		j.RefModel.Offer(true, "distillation holds the teacher beside the model")
 	default:
 		j.RefModel.Offer(false, task+" has no reference model")
 	}
 	j.Task.Offer(task, origin)
 	o.inference()
-}
-
-func (o *openrlhf) reference() {
-	ref := &o.r.job.RefModel
-	weight := o.word("init_kl_coef", "0.01")
-	// train_ppo, until 0.6, holds all models in each of its processes.
-	together := o.flag("colocate_all_models").Value || o.flag("colocate_actor_ref").Value || o.program.name == "train_ppo"
-	switch {
-	case isZero(weight.Value):
-		ref.Offer(false, weight.Origin+": no reference")
-	case together:
-		ref.Offer(true, weight.Origin+", on the actor's GPUs")
-	default:
-		ref.Offer(false, "the reference has GPUs of its own: neither --colocate_all_models nor --colocate_actor_ref")
-	}
-}
-
-// inference: vLLM's engines share the GPUs only with --colocate_all_models; with --vllm_enable_sleep their memory is free while the
-// model is trained.
-func (o *openrlhf) inference() {
-	share := &o.r.job.InferenceShare
-	together, sleeps := o.flag("colocate_all_models"), o.flag("vllm_enable_sleep")
-	part := o.word("vllm_gpu_memory_utilization", "0.95")
-	value, err := pythonFloat(part.Value)
-	switch {
-	case o.program.task != "ppo" || o.size("vllm_num_engines", 0).Value == 0:
-		share.Offer(0, "no inference engine beside the training")
-	case !together.Value:
-		share.Offer(0, "vLLM has GPUs of its own: no --colocate_all_models")
-	case sleeps.Value:
-		share.Offer(0, "vLLM sleeps while the model is trained: "+sleeps.Origin)
-	case err != nil || value <= 0 || value > 1:
-		share.Unknown(part.Origin + " is not a share of the GPU")
-	default:
-		share.Offer(value, part.Origin)
-	}
 }
 
 func (o *openrlhf) sequence() {

@@ -328,7 +328,12 @@ func (r *reader) torchtuneMemory(c *configuration) {
 		j.RefModel.Offer(true, "the recipe holds the reference policy")
 	case "kd":
 		teacher := c.word("", "teacher_model._component_")
-		j.RefModel.Unknown("the recipe holds the teacher " + teacher.Value + " too, a model of another size that is not counted (" + teacher.Origin + ")")
+		name := teacher.Value[strings.LastIndexByte(teacher.Value, '.')+1:]
+		if hub := torchtuneHubNames()[builderDecoration.ReplaceAllString(name, "")]; hub != "" {
+			teacher = Setting[string]{Value: hub, Known: true, Origin: teacher.Origin + " " + name}
+		}
+		r.hold("teacher", teacher, false, false)
+		j.RefModel.Offer(true, "distillation holds the teacher beside the model")
 	default:
 		j.RefModel.Offer(false, "the recipe holds one model")
 	}

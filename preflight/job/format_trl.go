@@ -88,7 +88,7 @@ func trlFields(r *reader) fieldSet {
 	f := fieldSet{
 		wordArgument: `max_prompt_length max_completion_length num_generations beta vllm_mode vllm_gpu_memory_utilization loss_type packing_strategy
 			generation_batch_size steps_per_generation num_generations_eval teacher_model_name_or_path response_length
-			dataset_name dataset_config model_revision model_init_kwargs reward_model_path sft_model_path`,
+			dataset_name dataset_config lora_task_type model_revision model_init_kwargs reward_model_path sft_model_path`,
 		boolArgument: `padding_free precompute_ref_log_probs reference_free force_use_ref_model use_liger_loss use_vllm vllm_enable_sleep_mode eval_packing
 			sync_ref_model trust_remote_code`,
 		listArgument: `reward_funcs lora_target_parameters`,
@@ -259,6 +259,7 @@ func (r *reader) trlDefaults() {
 	r.applyFallbacks()
 	r.trlLengths()
 	r.trlReference()
+	r.trlSecondModels()
 	r.trlInference()
 	r.checkGenerations()
 	r.trainerDefaults()
@@ -310,6 +311,24 @@ func (r *reader) trlReference() {
 		ref.Offer(true, "beta is "+beta.text+": "+beta.origin)
 	default:
 		ref.Offer(true, task+" compares with a second copy of the model")
+	}
+}
+
+// trlSecondModels: GKD's teacher; PPO's reward model, and the value model that is trained, both from reward_model_path (trl/scripts, examples/scripts/ppo).
+func (r *reader) trlSecondModels() {
+	named := func(name, fallback string) Setting[string] {
+		if a := r.args[name]; a.text != "" {
+			return Setting[string]{Value: a.text, Known: true, Origin: a.origin}
+		}
+		return Setting[string]{Value: fallback, Known: fallback != "", Origin: "default of " + r.installed("trl")}
+	}
+	switch r.job.Task.Value {
+	case "kd":
+		r.hold("teacher", named("teacher_model_name_or_path", ""), false, false)
+	case "ppo":
+		reward := named("reward_model_path", "EleutherAI/pythia-160m")
+		r.hold("reward", reward, false, false)
+		r.hold("critic", reward, true, false)
 	}
 }
 

@@ -154,7 +154,13 @@ func (v *verl) task() {
 	}
 	origin := estimator.Origin
 	critic := v.c.flag(estimator.Value == "gae", "critic.enable")
+	const critics, rewards = "critic.model.path", "reward_model.model.path"
+	if reward := v.c.flag(false, "reward_model.enable"); reward.Value && !v.c.flag(false, "reward_model.enable_resource_pool").Value {
+		v.r.hold("reward", v.c.word("", rewards), false, v.c.flag(false, "reward_model.model.fsdp_config.param_offload").Value)
+	}
+	v.r.holdsNoOther("neither a reward model nor a critic")
 	if critic.Value {
+		v.r.hold("critic", v.c.word("", critics), true, v.c.flag(false, "critic.model.fsdp_config.param_offload").Value)
 		origin += "; a critic is trained beside the actor on the same GPUs"
 	}
 	j.Task.Offer(task, origin)

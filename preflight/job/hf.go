@@ -12,6 +12,7 @@ type adapterParts struct {
 	r, alpha      Setting[int]
 	dropout       Setting[float64]
 	targets, save Setting[[]string]
+	kind          Setting[string] // PEFT's task_type
 	dora, rslora  bool
 	bias          string         // which biases are trained too: all, lora_only; "": none
 	ranks         map[string]int // of modules whose rank is not r
@@ -85,11 +86,14 @@ func (r *reader) readMicroBatch() {
 // what is saved on the host (training_args.py).
 func (r *reader) readCheckpointing() {
 	for _, name := range []string{"activation_checkpointing", "gradient_checkpointing"} {
+		options := r.dictionary(name + "_kwargs")
+		if n := options.Get("use_reentrant"); n != nil {
+			r.job.Reentrant.Offer(r.nodeBool(n, true), n.Origin())
+		}
 		on, given := r.boolean(name)
 		if !given {
 			continue
 		}
-		options := r.dictionary(name + "_kwargs")
 		value, origin := map[bool]string{true: "full", false: "none"}[on], r.args[name].origin
 		if n := options.Get("every_n_layers"); on && n != nil {
 			if every, err := n.Integer(); err == nil && every > 1 {
@@ -243,6 +247,9 @@ func (r *reader) readAdapter() {
 	if a := r.args["lora_modules_to_save"]; len(a.list) > 0 {
 		p.save.Offer(a.list, a.origin)
 	}
+	if a := r.args["lora_task_type"]; a.text != "" {
+		p.kind.Offer(a.text, a.origin)
+	}
 	p.dora, p.rslora = p.dora || r.on("use_dora"), p.rslora || r.on("use_rslora")
 }
 
@@ -320,6 +327,7 @@ func (r *reader) readPrecision() {
 			j.Precision.Offer(d.half, d.origin)
 			j.ParamDtype.Offer(d.half, d.origin)
 			j.MasterFP32.Offer(d.master, d.origin+": DeepSpeed keeps an fp32 copy of half-precision weights")
+			j.Autocast.Offer(false, d.origin+": DeepSpeed computes in the dtype of the weights")
 			return
 		}
 		j.MasterFP32.Offer(false, d.file+": neither bf16 nor fp16 is enabled")
@@ -330,6 +338,7 @@ func (r *reader) readPrecision() {
 		return
 	}
 	j.Precision.Offer(mixed, origin)
+	r.offerAutocast(mixed, origin)
 	if r.family.framework == "custom" && r.deepspeed == nil && !r.fsdp {
 		j.MasterFP32.Offer(false, "autocast keeps no second copy of the weights")
 	}

@@ -53,6 +53,38 @@ func TestAttentionByVersion(t *testing.T) {
 	}
 }
 
+// Sources: huggingface/transformers#43203 (5.0), huggingface/trl#4811 (0.27); accelerate's and LLaMA-Factory's own checkpointing.
+func TestReentrantCheckpointing(t *testing.T) {
+	dir := write(t, models(t), "lf.yaml", "model_name_or_path: half\nstage: sft\ndo_train: true\nfinetuning_type: lora\ntemplate: llama3\ndataset: d\noutput_dir: o\n")
+	write(t, dir, "own.py", "from transformers import Trainer, TrainingArguments\nargs = TrainingArguments(output_dir='o', gradient_checkpointing=True, "+
+		"gradient_checkpointing_kwargs={'use_reentrant': False})\nTrainer(args=args).train()\n")
+	write(t, dir, "loop.py", "import torch\nmodel.gradient_checkpointing_enable(gradient_checkpointing_kwargs={'use_reentrant': False})\n"+
+		"model = torch.nn.parallel.DistributedDataParallel(model)\n")
+	const clm = "torchrun run_clm.py --output_dir o --model_name_or_path half "
+	for _, tt := range []struct{ command, versions, want string }{
+		{clm + "--gradient_checkpointing", "transformers=4.57", "true"},
+		{clm + "--gradient_checkpointing", "transformers=5.0", "false"},
+		{clm + "--gradient_checkpointing", "", "unknown"},
+		{clm, "", "false"}, // nothing is checkpointed
+		{clm + `--gradient_checkpointing --gradient_checkpointing_kwargs {"use_reentrant":false}`, "transformers=4.57", "false"},
+		{clm + `--gradient_checkpointing --gradient_checkpointing_kwargs {"use_reentrant":true}`, "transformers=5.9", "true"},
+		{"trl sft --model_name_or_path half --output_dir o --dataset_name d --gradient_checkpointing true", "transformers=4.57 trl=0.27.1", "false"},
+		{"trl sft --model_name_or_path half --output_dir o --dataset_name d --gradient_checkpointing true", "transformers=4.57 trl=0.26", "true"},
+		{"llamafactory-cli train lf.yaml", "transformers=5.9", "true"},
+		{"llamafactory-cli train lf.yaml use_reentrant_gc=false", "transformers=4.57", "false"},
+		{"python own.py", "transformers=4.57", "false"},
+		{"python loop.py", "", "false"},
+	} {
+		versions := map[string]string{}
+		for word := range strings.FieldsSeq(tt.versions) {
+			name, version, _ := strings.Cut(word, "=")
+			versions[name] = version
+		}
+		j := Read(Sources{Argv: strings.Fields(tt.command), Dir: dir, GPUs: 1, LoadModel: half, Versions: versions})
+		t.Run(tt.command+" "+tt.versions, func(t *testing.T) { check(t, j, "checkpointing_reentrant="+tt.want) })
+	}
+}
+
 // Sources: training_args.py of transformers 5.24 for activation_checkpointing and its kwargs; accelerate's DataLoaderConfiguration for
 // split_batches; liger_kernel's apply_liger_kernel for the switches; trainer.py for the refusals.
 func TestTrainerDictionaries(t *testing.T) {

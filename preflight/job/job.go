@@ -27,7 +27,9 @@ type Job struct {
 	ParamDtype Setting[string] `json:"param_dtype"` // fp32, bf16, fp16: dtype in which trainable weights live between steps
 	BaseDtype  Setting[string] `json:"base_dtype"`  // dtype of frozen weights (LoRA), non-quantised part
 	Precision  Setting[string] `json:"precision"`   // compute: fp32, bf16, fp16, fp8
-	MasterFP32 Setting[bool]   `json:"master_fp32"` // an extra fp32 copy beside lower-precision weights
+	// Autocast: torch.autocast chooses the dtype of each operation, whatever the weights have.
+	Autocast   Setting[bool] `json:"autocast"`
+	MasterFP32 Setting[bool] `json:"master_fp32"` // an extra fp32 copy beside lower-precision weights
 
 	Optimizer Setting[string] `json:"optimizer"` // adamw (PyTorch's default implementation), adamw_fused, adamw_loop, adamw_8bit, sgd, ...
 	// OptimizerInBackward: each parameter is updated as soon as its gradient is there, so that no gradients are kept.
@@ -40,8 +42,10 @@ type Job struct {
 	SeqLen    Setting[int]  `json:"seq_len"`
 	Packing   Setting[bool] `json:"packing"`
 
-	Checkpointing     Setting[string] `json:"checkpointing"` // none, full, selective, selective:N, offload
-	ActivationOffload Setting[bool]   `json:"activation_offload"`
+	Checkpointing Setting[string] `json:"checkpointing"` // none, full, selective, selective:N, offload
+	// Reentrant: a checkpointed layer runs on detached copies of its inputs (use_reentrant=True of torch.utils.checkpoint).
+	Reentrant         Setting[bool] `json:"checkpointing_reentrant"`
+	ActivationOffload Setting[bool] `json:"activation_offload"`
 
 	Method Setting[string] `json:"method"` // full, lora, qlora, lora8bit, ...
 	// TrainableLayers is how many decoder layers method freeze trains: the last ones, or with a minus the first ones.
@@ -66,6 +70,8 @@ type Job struct {
 	// liger:rope+rms_norm+glu.
 	LayerKernels Setting[string] `json:"layer_kernels"`
 	RefModel     Setting[bool]   `json:"ref_model"`
+	// SecondModels are those held beside the model, but for the reference that is a copy of it (RefModel); known and empty: none.
+	SecondModels Setting[SecondModels] `json:"second_models"`
 	// InferenceShare is the part of each GPU's memory that an inference engine in the training processes takes (vLLM, colocated); 0: none.
 	InferenceShare Setting[float64]    `json:"inference_share"`
 	DeepSpeed      Setting[*DeepSpeed] `json:"ds_resolved"`

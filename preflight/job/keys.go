@@ -64,6 +64,7 @@ func trainingKeys() []Key {
 		wordKey("optimizer", "optimizer and its implementation", optimizerNames(), func(r *reader) *Setting[string] { return &r.job.Optimizer }),
 		{Name: "checkpointing", Usage: "activation checkpointing; selective:N is every N-th block",
 			Values: []string{"none", "full", "selective", "selective:N", "offload"}, set: setCheckpointing},
+		boolKey("checkpointing_reentrant", "checkpointed layers run on detached inputs (use_reentrant=True)", func(r *reader) *Setting[bool] { return &r.job.Reentrant }),
 		wordKey("attention", "attention implementation", []string{"eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"},
 			func(r *reader) *Setting[string] { return &r.job.Attention }),
 		wordKey("fused_loss", "loss that avoids whole logits", []string{"none", "chunked", "liger-flce", "cut-ce", "triton-ce"},
@@ -203,6 +204,7 @@ func setPrecision(r *reader, text, origin string) error {
 			r.job.ParamDtype.Offer(p.params, origin)
 			r.job.Precision.Offer(p.compute, origin)
 			r.job.MasterFP32.Offer(p.master, origin)
+			r.job.Autocast.Offer(p.params == "fp32" && p.compute != "fp32", origin)
 		}
 	}
 	return nil

@@ -76,6 +76,9 @@ type reader struct {
 	// fsdpCheckpointing: FSDP itself checkpoints activations.
 	fsdpCheckpointing bool
 
+	besides []besides // models held beside the one that is trained
+	alone   string    // why there are no others
+
 	megatron *megatron // arguments of Megatron-LM; nil: another framework
 
 	// load is the dtype in which the script loads the model's weights; param_dtype and base_dtype follow from it.

@@ -147,6 +147,10 @@ func (r *reader) loraInSource(c foundCall, rank int) {
 			lost(list.name, e)
 		}
 	}
+	if text, ok := textOf(c.keyword("task_type")); ok { // "SEQ_CLS" or TaskType.SEQ_CLS
+		_, word, _ := cutLast(text)
+		p.kind.Offer(word, c.file.from(c.keyword("task_type").Line, c.keyword("task_type")))
+	}
 	dora, _ := isFlag(c.keyword("use_dora"))
 	rslora, _ := isFlag(c.keyword("use_rslora"))
 	p.dora, p.rslora = p.dora || dora, p.rslora || rslora

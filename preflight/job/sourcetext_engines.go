@@ -75,7 +75,9 @@ func (r *reader) acceleratorInSource() {
 		return
 	}
 	if text, ok := literalString(c.keyword("mixed_precision")); ok && dtypeName(text) != "" {
-		r.job.Precision.Offer(dtypeName(text), c.file.from(c.keyword("mixed_precision").Line, c.keyword("mixed_precision")))
+		origin := c.file.from(c.keyword("mixed_precision").Line, c.keyword("mixed_precision"))
+		r.job.Precision.Offer(dtypeName(text), origin)
+		r.offerAutocast(dtypeName(text), origin)
 	} else if e := c.keyword("mixed_precision"); e != nil && !ok {
 		r.job.Precision.Withhold(c.origin() + " passes mixed_precision, which is decided when the script runs; give --precision")
 	}

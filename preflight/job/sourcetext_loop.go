@@ -265,6 +265,7 @@ func (r *reader) autocastInSource() {
 	if len(dtypes) == 1 {
 		for dtype, origin := range dtypes {
 			r.job.Precision.Offer(dtype, origin)
+			r.offerAutocast(dtype, origin)
 		}
 	}
 }

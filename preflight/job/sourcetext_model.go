@@ -234,6 +234,7 @@ func (r *reader) bitsAndBytes(c foundCall) {
 // checkpointingInSource: a call in the script turns checkpointing on, whatever the arguments say.
 func (r *reader) checkpointingInSource() {
 	for _, c := range r.source.calls("gradient_checkpointing_enable") {
+		r.reentrantInSource(c, c.argument(0, "gradient_checkpointing_kwargs"))
 		if c.sure {
 			r.job.Checkpointing.Offer("full", c.origin())
 		} else {
@@ -241,6 +242,7 @@ func (r *reader) checkpointingInSource() {
 		}
 	}
 	for _, c := range r.source.calls("prepare_model_for_kbit_training", "prepare_model_for_int8_training") {
+		r.reentrantInSource(c, c.keyword("gradient_checkpointing_kwargs"))
 		on, known := true, true // its own default (peft/utils/other.py)
 		if e := c.argument(1, "use_gradient_checkpointing"); e != nil {
 			on, known = python.Truth(e)
@@ -248,5 +250,15 @@ func (r *reader) checkpointingInSource() {
 		if on && known && c.sure {
 			r.job.Checkpointing.Offer("full", c.origin()+": on by default")
 		}
+	}
+}
+
+// reentrantInSource reads {"use_reentrant": False}.
+func (r *reader) reentrantInSource(c foundCall, options *python.Expr) {
+	if options == nil || options.Kind != python.Dict {
+		return
+	}
+	if n, whole := c.file.node(options, "gradient_checkpointing_kwargs", c.Place); whole && n.Get("use_reentrant") != nil {
+		r.job.Reentrant.Offer(r.nodeBool(n.Get("use_reentrant"), true), c.origin())
 	}
 }

@@ -7,19 +7,46 @@ const bartPositionOffset = 2
 
 // bart reads BartConfig: transformers/models/bart. It normalises after the residual addition, and once more after the embeddings.
 func bart(c *config) *blueprint {
+	return bartLike(c, bartKind{postNorm: true, embeddingNorm: true, labels: 3})
+}
+
+// mBART normalises before attention and MLP, and behind each stack: transformers/models/mbart.
+func mBART(c *config) *blueprint { return bartLike(c, bartKind{embeddingNorm: true, labels: 2}) }
+
+// pegasus does so too, and has sinusoids for positions: transformers/models/pegasus.
+func pegasus(c *config) *blueprint { return bartLike(c, bartKind{fixedPositions: true, labels: 2}) }
+
+// A bartKind is what BART's relatives differ by.
+type bartKind struct {
+	postNorm, embeddingNorm, fixedPositions bool
+	labels                                  int64 // default of num_labels (BartConfig.__post_init__)
+}
+
+// positions are what a stack adds to the words.
+func (k bartKind) positions(b *blueprint) []Tensor {
+	if k.fixedPositions {
+		return []Tensor{sinusoids("embed_positions", b.MaxPositions, b.Hidden)}
+	}
+	return slices.Concat(embedding("embed_positions", b.MaxPositions+bartPositionOffset, b.Hidden), layerNorm("layernorm_embedding", b.Hidden))
+}
+
+func bartLike(c *config, kind bartKind) *blueprint {
 	b := &blueprint{base: "model"}
 	encoder := &blueprint{}
 	seq2seqSizes(c, b, encoder, 0.1)
-	b.PostNorm, encoder.PostNorm = true, true
+	b.PostNorm, encoder.PostNorm = kind.postNorm, kind.postNorm
 	b.EmbeddingDropout, encoder.EmbeddingDropout = b.HiddenDropout, b.HiddenDropout
 	b.MaxPositions = c.sizeOr(1024, "max_position_embeddings")
 	encoder.MaxPositions = b.MaxPositions
 	h, v := b.Hidden, b.Vocab
-	positions := slices.Concat(embedding("embed_positions", b.MaxPositions+bartPositionOffset, h), layerNorm("layernorm_embedding", h))
+	positions := kind.positions(b)
 	encoder.embeddings = positions
 	b.embeddings = within("decoder.", positions)
 	encoder.blocks = layers(encoder.Layers, "layers.*.", seq2seqBlock(&encoder.Architecture, true))
 	b.blocks = layers(b.Layers, "decoder.layers.*.", seq2seqBlock(&b.Architecture, true))
+	if !kind.postNorm {
+		encoder.final, b.final = layerNorm("layer_norm", h), layerNorm("decoder.layer_norm", h)
+	}
 	b.after(encoder, "encoder.")
 	words := embedding("shared", v, h)
 	tables := slices.Concat(embedding("encoder.embed_tokens", v, h), embedding("decoder.embed_tokens", v, h))
@@ -29,7 +56,7 @@ func bart(c *config) *blueprint {
 		words = append(words, tables...)
 	}
 	b.embeddings = append(words, b.embeddings...)
-	labels := c.labelsOr(3) // BartConfig.__post_init__
+	labels := c.labelsOr(kind.labels)
 	b.head = c.head(map[task][]Tensor{
 		bareModel:             nil,
 		conditionalGeneration: projection("lm_head", Head, h, v, false),

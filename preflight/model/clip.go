@@ -70,6 +70,48 @@ func siglipVision(c *config) *blueprint {
 	return b
 }
 
+// siglip reads SiglipConfig: transformers/models/siglip. Words are pooled into the last one's state.
+func siglip(c *config) *blueprint { return siglipTowers(c, "siglip") }
+
+// siglip2 reads Siglip2Config, whose images may have any shape within num_patches: transformers/models/siglip2.
+func siglip2(c *config) *blueprint { return siglipTowers(c, "siglip2") }
+
+func siglipTowers(c *config, name string) *blueprint {
+	vision := c.tower("vision_config", name+"_vision_model")
+	if c.task == imageClassification {
+		vision.under("vision_model.")
+		if labels := c.labels(); labels > 0 {
+			vision.head = projection("classifier", Head, vision.Hidden, labels, true)
+		}
+		return vision
+	}
+	b := c.tower("text_config", name+"_text_model")
+	b.TextType = b.Type
+	b.under("text_model.")
+	b.after(vision, "vision_model.")
+	b.embeddings = append([]Tensor{tensor("", Other, 1), tensor("", Other, 1)}, b.embeddings...) // logit_scale, logit_bias
+	b.head = c.head(map[task][]Tensor{bareModel: nil})
+	return b
+}
+
+func siglipText(c *config) *blueprint {
+	b := clipText(c)
+	clipTraits(c, b, "gelu_pytorch_tanh")
+	b.MaxPositions = c.sizeOr(64, "max_position_embeddings")
+	b.embeddings[1].Shape[0] = b.MaxPositions
+	b.final = append(b.final, linear("head", b.Hidden, c.sizeOr(b.Hidden, "projection_size"), true)...)
+	return b
+}
+
+func siglip2Vision(c *config) *blueprint {
+	b := siglipVision(c)
+	patch, h := c.sizeOr(16, "patch_size"), b.Hidden
+	b.MaxPositions = c.sizeOr(256, "num_patches")
+	b.embeddings = slices.Concat(linear("embeddings.patch_embedding", c.countOr(3, "num_channels")*patch*patch, h, true),
+		embedding("embeddings.position_embedding", b.MaxPositions, h))
+	return b
+}
+
 func clipTraits(c *config, b *blueprint, activation string) {
 	b.Activation = c.text(activation, "hidden_act")
 	b.AttentionDropout = c.probability(0, "attention_dropout")

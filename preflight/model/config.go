@@ -23,12 +23,13 @@ const (
 // once. After a problem the readers return harmless values; the caller asks err before it uses any.
 type config struct {
 	*object
-	parent      *config          // nil: the whole file. A nested config reports its problems and assumptions to its parent
-	defaults    map[string]int64 // class defaults of needed sizes; nil: the file must name them
-	task        task
-	class       string
-	problems    *multierror.Error
-	assumptions []string
+	parent       *config          // nil: the whole file. A nested config reports its problems and assumptions to its parent
+	defaults     map[string]int64 // class defaults of needed sizes; nil: the file must name them
+	defaultImage int64            // default of image_size; 0: 224
+	task         task
+	class        string
+	problems     *multierror.Error
+	assumptions  []string
 }
 
 // err is nil, the only problem, or all of them.

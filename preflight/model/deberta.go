@@ -44,6 +44,48 @@ func debertaV2(c *config) *blueprint {
 	return b
 }
 
+// deberta reads DebertaConfig: transformers/models/deberta. Queries, keys and values come out of one projection, with biases of their own for
+// the first and the last.
+func deberta(c *config) *blueprint {
+	b := &blueprint{base: "deberta"}
+	encoderSizes(c, b)
+	h, v := b.Hidden, b.Vocab
+	relative, kinds := c.flag("relative_attention", false), c.words("pos_att_type")
+	b.embeddings = debertaEmbeddings(c, b, h)
+	attention := slices.Concat(linear("in_proj", h, 3*h, false), []Tensor{tensor("", Other, h), tensor("", Other, h)}) // q_bias and v_bias
+	if relative {
+		b.PositionTerms = slices.DeleteFunc(slices.Clone(kinds), func(term string) bool { return term != "c2p" && term != "p2c" })
+		rows := b.MaxPositions
+		if n := c.signedOr(-1, "max_relative_positions"); n > 0 {
+			rows = n
+		}
+		b.embeddings = append(b.embeddings, embedding("encoder.rel_embeddings", 2*rows, h)...)
+		if slices.Contains(kinds, "c2p") {
+			attention = append(attention, linear("pos_proj", h, h, false)...)
+		}
+		if slices.Contains(kinds, "p2c") {
+			attention = append(attention, linear("pos_q_proj", h, h, true)...)
+		}
+	}
+	if c.flag("talking_head", false) {
+		attention = slices.Concat(attention, linear("head_logits_proj", b.Heads, b.Heads, false), linear("head_weights_proj", b.Heads, b.Heads, false))
+	}
+	b.blocks = layers(b.Layers, "encoder.layer.*.", within("attention.self.", attention), encoderRest(b))
+	if c.task == maskedLM && !c.flag("legacy", true) {
+		c.reject("legacy", "the masked-language head of legacy false cannot be counted: give the number of parameters with --params")
+	}
+	pooled := c.sizeOr(h, "pooler_hidden_size")
+	b.head = c.head(map[task][]Tensor{
+		bareModel: nil,
+		maskedLM: slices.Concat([]Tensor{tensor("cls.predictions", Bias, v)}, linear("cls.predictions.transform.dense", h, h, true),
+			layerNorm("cls.predictions.transform.LayerNorm", h), projection("cls.predictions.decoder", Head, h, v, !b.Tied)),
+		sequenceClassification: slices.Concat(linear("pooler.dense", pooled, pooled, true), projection("classifier", Head, pooled, c.labels(), true)),
+		tokenClassification:    projection("classifier", Head, h, c.labels(), true),
+		questionAnswering:      projection("qa_outputs", Head, h, c.labels(), true),
+	})
+	return b
+}
+
 // debertaEmbeddings are DebertaV2Embeddings: positions and token types only where the config wants them.
 func debertaEmbeddings(c *config, b *blueprint, narrow int64) []Tensor {
 	tensors := embedding("embeddings.word_embeddings", b.Vocab, narrow)

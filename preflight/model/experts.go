@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -113,6 +114,7 @@ func olmoeExperts(c *config, b *blueprint) {
 type qwenExperts struct {
 	absent, width, perToken int64 // defaults of num_experts, moe_intermediate_size and num_experts_per_tok
 	shared                  bool  // every token also visits a shared expert, through a gate of its own (Qwen2-MoE)
+	sharedWidth             int64 // default of shared_expert_intermediate_size; 0: Qwen2-MoE's
 }
 
 func (q qwenExperts) replace(c *config, b *blueprint) {
@@ -120,7 +122,7 @@ func (q qwenExperts) replace(c *config, b *blueprint) {
 	mixture := routed(plainRouter(), b.Hidden, c.sizeOr(q.width, "moe_intermediate_size"), b.Experts)
 	b.ExpertsPerToken = c.countOr(q.perToken, "num_experts_per_tok")
 	if q.shared {
-		b.SharedIntermediate = c.sizeOr(5632, "shared_expert_intermediate_size")
+		b.SharedIntermediate = c.sizeOr(cmp.Or(q.sharedWidth, 5632), "shared_expert_intermediate_size")
 		mixture = slices.Concat(mixture, gatedMLP.tensors("mlp.shared_expert.", b.Hidden, b.SharedIntermediate, false),
 			linear("mlp.shared_expert_gate", b.Hidden, 1, false))
 	}

@@ -83,3 +83,14 @@ func gptJ(c *config) *blueprint {
 	b.head = c.head(decoderHeads("lm_head", "classifier", h, b.Vocab, c.labels(), true))
 	return b
 }
+
+// codeGen is GPT-J with one projection to queries, values and keys: transformers/models/codegen.
+func codeGen(c *config) *blueprint {
+	b := gptJ(c)
+	h := b.Hidden
+	for i := range b.blocks {
+		b.blocks[i].Tensors = slices.DeleteFunc(b.blocks[i].Tensors, func(t Tensor) bool { return t.Module == "q_proj" || t.Module == "k_proj" || t.Module == "v_proj" })
+		b.blocks[i].Tensors = append(b.blocks[i].Tensors, within("h.*.", linear("attn.qkv_proj", h, 3*h, false))...)
+	}
+	return b
+}

@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -13,6 +14,9 @@ import (
 type Target struct {
 	Tensor       // the weight it is added to; a Linear's shape is [out, in]
 	Count  int64 // how many modules of this kind, over all blocks
+	// Ranks is by how much the adapter's rank is that of the others: 2 for the stacked gate and up of experts, which were two modules once. 0
+	// means 1. Stacked experts (of the role Expert) have the shape [experts, out, in] and an adapter for each of them.
+	Ranks int64
 }
 
 // allLinear is PEFT's shorthand for every linear layer but the output projection.
@@ -22,8 +26,7 @@ const allLinear = "all-linear"
 // peft/tuners/tuners_utils.py): those whose full name is a target or ends in "."+target. A single target with regular-expression
 // characters must match full names, "all-linear" means every Linear but an output projection, and none at all PEFT's default for the
 // model_type. As in PEFT it is no error if some of several targets are not there (see UnknownTargets); the error when none is lists
-// the modules there are. It is an error, too, if targets reach the experts of a mixture-of-experts model: transformers 4 has a Linear
-// for each, transformers 5 stacked weights, so that the number of adapters is not known.
+// the modules there are. What targets mean for the experts of a mixture of experts depends on ExpertKind.
 func (a *Architecture) LoRATargets(targets []string) ([]Target, error) {
 	if len(a.Units) == 0 {
 		return nil, fmt.Errorf("the modules of %s are not known, only its number of parameters: give the model's config.json with --model", a.Name)
@@ -34,21 +37,35 @@ func (a *Architecture) LoRATargets(targets []string) ([]Target, error) {
 				a.Type, strings.Join(a.adaptable(), ", "))
 		}
 	}
-	if a.Experts > 0 && slices.ContainsFunc(targets, reachesExperts) {
-		return nil, fmt.Errorf("LoRA target %s reaches the experts, whose adapters differ between versions of transformers and cannot be counted: name attention modules alone, such as q_proj,v_proj",
-			strings.Join(targets, ", "))
+	if a.Experts > 0 && slices.ContainsFunc(targets, namesAllExperts) {
+		return nil, fmt.Errorf("LoRA target %s is the list of experts, which PEFT cannot adapt as a whole: name their projections", strings.Join(targets, ", "))
 	}
-	matches, err := a.matcher(a.renamed(targets))
+	modules, found, err := a.convertTargets(a.renamed(targets))
 	if err != nil {
 		return nil, err
 	}
-	var found []Target
+	matches, err := a.matcher(modules)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range a.Units {
+		experts, each := a.separateExperts(u)
+		for _, t := range experts {
+			if n := matches(t, u); n > 0 {
+				found = append(found, Target{Tensor: t, Count: n * each})
+			}
+		}
+	}
 	for _, u := range a.adaptableUnits() {
 		for _, t := range u.Tensors {
 			if n := matches(t, u); n > 0 {
 				found = append(found, Target{Tensor: t, Count: n})
 			}
 		}
+	}
+	if slices.Contains(mambaTypes, a.Type) && slices.ContainsFunc(found, func(t Target) bool { return t.Module == "out_proj" || t.Module == "conv1d" }) {
+		return nil, fmt.Errorf("LoRA target %s reaches out_proj or conv1d, which PEFT refuses in %s models: name other modules, such as in_proj,x_proj",
+			strings.Join(targets, ", "), a.Type)
 	}
 	if len(found) == 0 {
 		return nil, fmt.Errorf("LoRA target %s is not in this model: --lora-targets can name %s, or all-linear",
@@ -57,12 +74,12 @@ func (a *Architecture) LoRATargets(targets []string) ([]Target, error) {
 	return found, nil
 }
 
-// reachesExperts reports whether a target may mean the projections of routed experts, by their names in transformers 4 (w1 to w3 in
-// Mixtral) and 5.
-func reachesExperts(target string) bool {
-	names := []string{"w1", "w2", "w3", "gate_proj", "up_proj", "down_proj", "gate_up_proj", "experts"}
-	last := target[strings.LastIndexByte(target, '.')+1:]
-	return strings.EqualFold(target, allLinear) || slices.Contains(names, last) || isPattern(target)
+// mambaTypes have kernels that read these weights themselves (_check_lora_target_modules_mamba in peft/tuners/tuners_utils.py).
+var mambaTypes = []string{"falcon_h1", "falcon_mamba", "mamba", "mamba2"}
+
+// namesAllExperts reports whether a target is the module that holds a block's experts.
+func namesAllExperts(target string) bool {
+	return target == "experts" || strings.HasSuffix(target, ".experts")
 }
 
 // isPattern tells a regular expression, which PEFT takes as a string, from the name of a module.
@@ -70,7 +87,11 @@ func isPattern(target string) bool { return strings.ContainsAny(target, `*+?()[]
 
 // UnknownTargets lists the targets that match no module; PEFT passes over them in silence as long as another one matches.
 func (a *Architecture) UnknownTargets(targets []string) []string {
+	names := expertProjections[a.Type].replaced()
 	return slices.DeleteFunc(slices.Clone(targets), func(target string) bool {
+		if a.Experts > 0 && a.expertKind() == StackedExperts && names[lastPart(target)] != "" {
+			return true
+		}
 		_, err := a.LoRATargets([]string{target})
 		return err == nil
 	})
@@ -88,6 +109,13 @@ func (a *Architecture) LoRAParameters(r int, targets []string, dora bool) (int64
 	}
 	var ranked, magnitudes int64 // neither can overflow: each is at most about the model's own size
 	for _, t := range found {
+		if t.Role == Expert {
+			if dora {
+				return 0, errors.New("PEFT cannot train stacked experts with DoRA (lora.ParamWrapper): switch DoRA off or name attention modules alone")
+			}
+			ranked += t.Count * t.Ranks * t.Shape[0] * (t.Shape[1] + t.Shape[2])
+			continue
+		}
 		ranked += t.Count * (t.Shape[0] + t.Shape[1])
 		switch {
 		case dora && t.Role == Embedding:
@@ -136,7 +164,7 @@ func (a *Architecture) adaptableUnits() []Unit {
 		for _, t := range u.Tensors {
 			if t.isConvolution() { // an adapter's two matrices see its kernel as so many more inputs
 				t.Shape = []int64{t.Shape[0], t.Elements() / t.Shape[0]}
-			} else if t.Role != Linear && t.Role != Head && t.Role != Embedding {
+			} else if t.Role != Linear && t.Role != Head && t.Role != Embedding && !a.separateRouter(t) {
 				continue
 			}
 			units[i].Tensors = append(units[i].Tensors, t)
@@ -176,7 +204,7 @@ func (a *Architecture) adaptable() []string {
 func (a *Architecture) matcher(targets []string) (func(Tensor, Unit) int64, error) {
 	if len(targets) == 1 && strings.EqualFold(targets[0], allLinear) {
 		return func(t Tensor, u Unit) int64 {
-			if t.Role == Linear || t.Role == Head && !a.isOutput(t) {
+			if t.Role == Linear || t.Role == Head && !a.isOutput(t) || a.separateRouter(t) {
 				return u.Repeat
 			}
 			return 0

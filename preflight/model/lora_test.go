@@ -117,8 +117,8 @@ func TestLoRAErrors(t *testing.T) {
 		{"rank", llama, 0, nil, []string{"rank 0"}},
 		{"only a count", FromParams(7e9), 8, nil, []string{"config.json", "--model"}},
 		{"no default", published(t, "microsoft__phi-4.json"), 8, nil, []string{"PEFT has no default", "phi3", "qkv_proj"}},
-		{"experts", published(t, "mistralai__Mixtral-8x7B-v0.1.json"), 8, []string{"all-linear"}, []string{"experts", "q_proj"}},
-		{"experts by name", published(t, "mistralai__Mixtral-8x7B-v0.1.json"), 8, []string{"q_proj", "w1"}, []string{"experts"}},
+		{"all experts", published(t, "mistralai__Mixtral-8x7B-v0.1.json"), 8, []string{"experts"}, []string{"experts", "projections"}},
+		{"half of a stacked weight", published(t, "mistralai__Mixtral-8x7B-v0.1.json"), 8, []string{"q_proj", "w1"}, []string{"w1 and w3", "both"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -135,5 +135,30 @@ func TestLoRAErrors(t *testing.T) {
 	}
 	if got := llama.UnknownTargets([]string{"q_proj", "c_attn", "v_proj", "x"}); !slices.Equal(got, []string{"c_attn", "x"}) {
 		t.Errorf("unknown targets %q", got)
+	}
+}
+
+// TestExpertsOfReleases: what "all-linear" means for Mixtral-8x7B, whose attention has 2*(4096+4096) + 2*(4096+1024) rows and columns, whose router
+// has 4096+8, and each of whose 8 experts three matrices of 4096 and 14336, in 32 blocks. In transformers 5 gate and up share an adapter of twice the
+// rank, which has 2*(4096+2*14336).
+func TestExpertsOfReleases(t *testing.T) {
+	const attention, router = 2*(4096+4096) + 2*(4096+1024), 4096 + 8
+	for kind, want := range map[ExpertKind]int64{
+		StackedExperts:   32 * (attention + router + 8*(2*(4096+2*14336)+(4096+14336))),
+		UnreachedExperts: 32 * attention,
+		SeparateExperts:  32 * (attention + router + 8*3*(4096+14336)),
+	} {
+		mixtral := published(t, "mistralai__Mixtral-8x7B-v0.1.json")
+		mixtral.ExpertKind = kind
+		if got, err := mixtral.LoRAParameters(16, []string{"all-linear"}, false); err != nil || got != 16*want {
+			t.Errorf("kind %d: %d, %v, want %d", kind, got, err, 16*want)
+		}
+	}
+	mixtral := published(t, "mistralai__Mixtral-8x7B-v0.1.json")
+	if got := mixtral.UnknownTargets([]string{"w1", "gate_proj"}); !slices.Equal(got, []string{"gate_proj"}) {
+		t.Errorf("unknown targets %q", got)
+	}
+	if _, err := mixtral.LoRAParameters(16, []string{"w1", "w2", "w3"}, true); err == nil || !strings.Contains(err.Error(), "DoRA") {
+		t.Errorf("DoRA on stacked experts: %v", err)
 	}
 }

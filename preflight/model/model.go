@@ -97,6 +97,9 @@ type Architecture struct {
 	// 0 in dense models.
 	Experts, ExpertsPerToken int64
 
+	// ExpertKind is how the installed releases keep the experts; what matters is only what adapters reach.
+	ExpertKind ExpertKind
+
 	// SharedIntermediate is the width of the MLP that every token visits beside its experts; 0 when there is none.
 	SharedIntermediate int64
 
@@ -132,6 +135,14 @@ type Architecture struct {
 	QuantDouble       bool
 	QuantComputeDtype string
 	QuantStorage      string
+
+	// SharedBlocks: several of the Layers use the weights of one block, so that there are fewer blocks than layers (ALBERT).
+	SharedBlocks bool
+	// LayerScale: what attention and MLP put out is multiplied by a trained vector each (DINOv2, InternVL's tower).
+	LayerScale bool
+	// NoActivations says why there is no formula for what the blocks keep for the backward pass: weights, gradients and optimizer states can be
+	// predicted all the same. "" when there is one.
+	NoActivations string
 
 	// Assumptions say, a sentence each, what the config left open and what was taken instead.
 	Assumptions []string

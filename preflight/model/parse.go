@@ -187,6 +187,9 @@ func (c *config) checkHeads(a *Architecture) {
 	if c.problems != nil {
 		return // the sizes below may be placeholders
 	}
+	if a.Heads == 0 { // no block has attention
+		return
+	}
 	if a.HeadDim == 0 {
 		c.reject("num_attention_heads", "hidden size %d is not a multiple of its %d attention heads and no head_dim is given: correct one of them",
 			a.Hidden, a.Heads)

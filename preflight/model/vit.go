@@ -1,6 +1,9 @@
 package model
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // vit reads ViTConfig: transformers/models/vit. Module names are those of transformers 5.
 func vit(c *config) *blueprint {
@@ -46,7 +49,7 @@ func visionSizes(c *config, b *blueprint) {
 // patches sets MaxPositions to the number of patches in an image plus extra tokens, and returns the convolution that embeds them.
 // absent is the default patch size.
 func patches(c *config, b *blueprint, absent, extra int64) Tensor {
-	imageHeight, imageWidth := c.pair("image_size", 224)
+	imageHeight, imageWidth := c.pair("image_size", cmp.Or(c.defaultImage, 224))
 	height, width := c.pair("patch_size", absent)
 	b.MaxPositions = (imageHeight/height)*(imageWidth/width) + extra
 	if b.MaxPositions > maxSize || b.MaxPositions == extra {

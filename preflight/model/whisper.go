@@ -11,11 +11,7 @@ func whisper(c *config) *blueprint {
 	b.MaxPositions = c.sizeOr(448, "max_target_positions")
 	encoder.MaxPositions = c.sizeOr(1500, "max_source_positions")
 	h, bins := b.Hidden, c.sizeOr(80, "num_mel_bins")
-	positions := tensor("embed_positions", Embedding, encoder.MaxPositions, h)
-	positions.Frozen = true
-	const kernel = 3
-	encoder.embeddings = []Tensor{tensor("conv1", Other, h, bins, kernel), tensor("conv1", Bias, h), tensor("conv2", Other, h, h, kernel),
-		tensor("conv2", Bias, h), positions}
+	encoder.embeddings = whisperFront(h, bins, encoder.MaxPositions)
 	encoder.blocks = layers(encoder.Layers, "layers.*.", seq2seqBlock(&encoder.Architecture, false))
 	encoder.final = layerNorm("layer_norm", h)
 	if c.task == audioClassification {
@@ -28,6 +24,20 @@ func whisper(c *config) *blueprint {
 	b.after(encoder, "encoder.")
 	b.head = c.head(map[task][]Tensor{bareModel: nil, conditionalGeneration: projection("proj_out", Head, h, b.Vocab, false)})
 	return b
+}
+
+// whisperFront is what makes frames out of the spectrogram.
+func whisperFront(h, bins, positions int64) []Tensor {
+	const kernel = 3
+	return []Tensor{tensor("conv1", Other, h, bins, kernel), tensor("conv1", Bias, h), tensor("conv2", Other, h, h, kernel),
+		tensor("conv2", Bias, h), sinusoids("embed_positions", positions, h)}
+}
+
+// sinusoids are positions that are stored but not trained.
+func sinusoids(path string, rows, width int64) Tensor {
+	t := tensor(path, Embedding, rows, width)
+	t.Frozen = true
+	return t
 }
 
 // whisperClassifier makes a model of the encoder alone.

@@ -139,7 +139,7 @@ func amp(s situation) []change {
 		return nil
 	}
 	return []change{s.with("run forward and loss under torch.autocast with bfloat16 (Trainer: bf16=True); keep weights in fp32", func(j *job.Job) {
-		j.Precision, j.ParamDtype, j.MasterFP32 = set("bf16"), set("fp32"), set(false)
+		j.Precision, j.ParamDtype, j.MasterFP32, j.Autocast = set("bf16"), set("fp32"), set(false), set(true)
 	})}
 }
 
@@ -224,6 +224,7 @@ func lora(s situation) []change {
 		out = append(out, s.with("train LoRA adapters of rank 16 on the frozen 16-bit model (PEFT)", func(j *job.Job) {
 			j.Method, j.LoRA = set("lora"), set(&job.LoRA{R: 16, Alpha: 32, Targets: targets})
 			j.BaseDtype, j.Precision, j.ParamDtype, j.MasterFP32 = set("bf16"), set("bf16"), job.Setting[string]{}, set(false)
+			j.Autocast = job.Setting[bool]{}
 		}))
 	}
 	return out

@@ -2,6 +2,9 @@
 
     python cases.py > cases.json
     python cases.py held-out > cases.json
+    python cases.py half > cases.json
+
+The third list is 16-bit weights under autocast, which is what Trainer's bf16=True makes of a model that was loaded in 16 bit.
 
 Sizes are small (so that the simulation is quick), unlike one another (so that a formula cannot be right by coincidence), and such that
 activations outweigh weights. The second list has other sizes, drawn by chance, to judge formulas that were made with the first.
@@ -141,8 +144,33 @@ RECENT = {
     "modernbert-classify": ("ModernBertForSequenceClassification", _MODERN),
 }
 
+# The latest ones.
+_BART = {"d_model": 384, "encoder_layers": 3, "decoder_layers": 3, "encoder_attention_heads": 6, "decoder_attention_heads": 6, "encoder_ffn_dim": 1536,
+         "decoder_ffn_dim": 1536, "vocab_size": 3072, "max_position_embeddings": 1024, "dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0,
+         "decoder_start_token_id": 2, "pad_token_id": 1}
+LATEST = {
+    "mbart": ("MBartForConditionalGeneration", _BART),
+    "pegasus": ("PegasusForConditionalGeneration", _BART),
+    "xglm": ("XGLMForCausalLM", {"d_model": 512, "ffn_dim": 1792, "num_layers": 3, "attention_heads": 8, "vocab_size": 3072, "dropout": 0.0,
+                                 "attention_dropout": 0.0}),
+    "codegen": ("CodeGenForCausalLM", GPT2 | {"rotary_dim": 32}),
+    "biogpt": ("BioGptForCausalLM", BERT | {"max_position_embeddings": 1024} | NO_DROPOUT_BERT),
+    "deberta": ("DebertaForMaskedLM", BERT | {"max_position_embeddings": 512, "relative_attention": True, "pos_att_type": ["p2c", "c2p"],
+                                              "position_biased_input": False} | NO_DROPOUT_BERT),
+    "albert": ("AlbertForMaskedLM", BERT | {"embedding_size": 128, "max_position_embeddings": 1024}),
+    "albert-classify": ("AlbertForSequenceClassification", BERT | {"embedding_size": 128, "max_position_embeddings": 1024, "num_hidden_layers": 6}),
+    "llama4_text": ("Llama4ForCausalLM", LLAMA | {"head_dim": 64, "num_local_experts": 4, "intermediate_size": 640, "intermediate_size_mlp": 1344,
+                                                  "interleave_moe_layer_step": 1, "pad_token_id": 0}),
+    "dinov2": ("Dinov2ForImageClassification", {"hidden_size": 384, "num_hidden_layers": 3, "num_attention_heads": 6, "image_size": 224, "patch_size": 14}),
+    "siglip": ("SiglipModel", {"text_config": {"hidden_size": 320, "intermediate_size": 1088, "num_hidden_layers": 2, "num_attention_heads": 5,
+                                               "vocab_size": 3072, "max_position_embeddings": 64, "projection_size": 384},
+                               "vision_config": {"hidden_size": 384, "intermediate_size": 1280, "num_hidden_layers": 3, "num_attention_heads": 6,
+                                                 "image_size": 224, "patch_size": 16}}),
+}
+
 # Sizes of a batch that such a family's images or sounds fix.
-SIZES = {"vit": {"micro_batch": 8, "seq_len": 197}, "clip": {"micro_batch": 8, "seq_len": 77}}  # patches and a class token; words
+SIZES = {"vit": {"micro_batch": 8, "seq_len": 197}, "clip": {"micro_batch": 8, "seq_len": 77},  # patches and a class token; words
+         "dinov2": {"micro_batch": 8, "seq_len": 257}, "siglip": {"micro_batch": 8, "seq_len": 64}}
 
 # Ways of training, by what they show. "lora" names all linear modules.
 LORA = {"method": "lora", "lora_targets": "all-linear"}
@@ -178,6 +206,15 @@ MORE = {
     "gpt2": [{"optimizer": "adamw_fused"}, {"checkpointing": "selective:3"}],
 }
 
+# Adapters on stacked experts, where PEFT knows the type; for Qwen2-MoE it does not, and passes over them.
+EXPERTS = [
+    ("qwen3_moe", LORA | {"autocast": True}), ("qwen3_moe", LORA | {"adapter_fp32": False}), ("qwen3_moe", LORA | {"autocast": True, "checkpointing": "full"}),
+    ("mixtral", LORA | {"autocast": True}), ("mixtral", LORA | {"adapter_fp32": False, "micro_batch": 1, "seq_len": 1024}),
+    ("qwen2_moe", LORA | {"autocast": True}), ("deepseek_v3", LORA | {"autocast": True}),
+    ("qwen3_moe", LORA | {"adapter_fp32": True, "lora_targets": ["q_proj", "gate_proj", "up_proj", "down_proj"]}),
+]
+
+
 def describe(way):
     def word(key, value):
         return value if isinstance(value, str) else "+".join(value) if isinstance(value, list) else f"{key}={value}"
@@ -185,8 +222,14 @@ def describe(way):
     return " ".join(word(k, v) for k, v in way.items() if k != "name") or "plain"
 
 
+HALF = [{"autocast": True} | way for way in (
+    {"attention": "sdpa"}, {"attention": "eager"}, {"checkpointing": "full", "grad_accum": 2}, {"padded": True, "micro_batch": 3, "seq_len": 384},
+    {"outputs_kept": True, "optimizer": "adamw_loop"})]
+
+
 def main():
-    print(json.dumps(develop() if "held-out" not in sys.argv else held_out()))
+    lists = {"held-out": held_out, "half": half}
+    print(json.dumps(lists.get(sys.argv[-1], develop)()))
 
 
 def ways_of(family, still):
@@ -215,7 +258,35 @@ def develop():
     for family, (kind, config) in RECENT.items():
         base = {"model_type": family.removesuffix("-classify"), "architectures": [kind]} | config
         cases += [(i, case(family, base, WAYS[i])) for i in (0, 1, 2, 4, 6, 9)]
+    for family, (kind, config) in LATEST.items():
+        base = {"model_type": family.removesuffix("-classify"), "architectures": [kind]} | config
+        few = (0, 1, 2, 4, 6) if kind.endswith(("LM", "SequenceClassification")) else (0, 1, 2, 4)
+        if family == "deberta":  # its Python code adds fp32 numbers to 16-bit scores, and stops
+            few = (2, 3, 5, 7)
+        if family.startswith("albert"):  # it knows no checkpointing
+            few = (0, 1, 2, 6)
+        cases += [(i, case(family, base, WAYS[i]) | SIZES.get(family, {})) for i in few]
+    cases += [(len(WAYS), expert_case(family, way)) for family, way in EXPERTS]
     return [c for _, c in sorted(cases, key=lambda c: c[0])]  # all families first in one way, then in the next
+
+
+def expert_case(family, way):
+    kind, config = (FAMILIES | YOUNG)[family][:2]
+    return {"name": f"{family}: experts {describe(way)}", "config": {"model_type": family, "architectures": [kind]} | config} | way
+
+
+def half():
+    """16-bit weights under autocast."""
+    cases = []
+    for family, (kind, config, still) in FAMILIES.items():
+        base = {"model_type": family.split("-")[0], "architectures": [kind]} | config
+        cases += [(i, case(family, base | still, way)) for i, way in enumerate(HALF)]
+        cases += [(i + len(HALF), case(family, base, way | {"name": "dropout "})) for i, way in enumerate(HALF[:2]) if still]
+    for family, (kind, config) in (YOUNG | RECENT).items():
+        base = {"model_type": family.removesuffix("-classify"), "architectures": [kind]} | config
+        few = HALF[:3] if family in YOUNG else HALF[:2]
+        cases += [(i, case(family, base, way) | SIZES.get(family, {})) for i, way in enumerate(few)]
+    return [c for _, c in sorted(cases, key=lambda c: c[0])]
 
 
 def held_out():

@@ -175,7 +175,7 @@ def inputs(case, model):
     ids = torch.zeros(shape, dtype=torch.long)
     if name.endswith("ForImageClassification"):
         return pixels(case, config) | {"labels": torch.zeros(case.micro_batch, dtype=torch.long)}
-    if name == "CLIPModel":
+    if name in ("CLIPModel", "SiglipModel"):
         return pixels(case, config.vision_config) | {"input_ids": ids, "return_loss": True}
     if "features" in getattr(model, "main_input_name", ""):
         frames = 2 * config.max_source_positions

@@ -6,6 +6,7 @@ and the trainable parameters that PEFT adds. Run it where torch, transformers an
 import collections
 import copy
 import json
+import os
 import re
 import warnings
 
@@ -230,6 +231,80 @@ CASES = [
           vision_config=dict(hidden_size=1024, intermediate_size=4096, num_attention_heads=16, num_hidden_layers=24, patch_size=14))),
 ]
 
+SOUND = dict(d_model=32, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=64)
+SIGLIP = dict(text_config=COMMON, vision_config=IMAGE)
+XGLM = dict(d_model=48, ffn_dim=80, num_layers=3, attention_heads=4, vocab_size=100)
+NEXT = dict(QWEN_MOE, num_hidden_layers=5, linear_num_value_heads=4, linear_num_key_heads=2, linear_key_head_dim=8, linear_value_head_dim=6)
+JAMBA = dict(KV, num_hidden_layers=9, num_experts=3)
+HYBRID = dict(KV, num_local_experts=3, mamba_n_heads=8, mamba_d_state=8)
+SCOUT = dict(KV, num_local_experts=3, head_dim=12)
+INTERN = dict(text_config=dict(KV, model_type="qwen2"), vision_config=dict(IMAGE, image_size=[28, 28], patch_size=[14, 14]))
+
+# Types that came last.
+CASES += [
+    *[("albert", "Albert" + c, dict(COMMON, **k)) for c, k in [
+        ("Model", dict(num_hidden_groups=3, inner_group_num=2, embedding_size=16)), ("Model", {}), ("ForMaskedLM", {}),
+        ("ForMaskedLM", dict(tie_word_embeddings=False)), ("ForPreTraining", {}), ("ForSequenceClassification", dict(num_labels=5)),
+        ("ForTokenClassification", {}), ("ForQuestionAnswering", {}), ("ForMultipleChoice", {})]],
+    *[("deberta", "Deberta" + c, dict(COMMON, **k)) for c, k in [
+        ("Model", {}), ("Model", dict(relative_attention=True, pos_att_type="c2p|p2c", max_relative_positions=20, position_biased_input=False)),
+        ("Model", dict(relative_attention=True, pos_att_type=["p2c"], type_vocab_size=2)), ("ForMaskedLM", {}), ("ForMaskedLM", dict(tie_word_embeddings=False)),
+        ("ForSequenceClassification", dict(num_labels=4)), ("ForTokenClassification", {}), ("ForQuestionAnswering", {})]],
+    ("dinov2", "Dinov2Model", dict(IMAGE, use_swiglu_ffn=True, mlp_ratio=3)), ("dinov2", "Dinov2ForImageClassification", dict(IMAGE, num_labels=7)),
+    ("dinov2", "Dinov2ForImageClassification", dict(hidden_size=1536, num_hidden_layers=4, num_attention_heads=24, use_swiglu_ffn=True, image_size=518)),
+    ("siglip", "SiglipModel", SIGLIP), ("siglip", "SiglipForImageClassification", dict(SIGLIP, num_labels=5)),
+    ("siglip", "SiglipModel", dict(text_config=dict(projection_size=32), vision_config=dict(hidden_size=32, num_attention_heads=4))),
+    ("siglip2", "Siglip2Model", SIGLIP), ("siglip2", "Siglip2ForImageClassification", dict(SIGLIP, num_labels=5)),
+    *[("mbart", "MBart" + c, SEQ2SEQ) for c in ("Model", "ForConditionalGeneration", "ForSequenceClassification", "ForQuestionAnswering")],
+    ("mbart", "MBartForConditionalGeneration", dict(SEQ2SEQ, tie_word_embeddings=False)),
+    ("pegasus", "PegasusForConditionalGeneration", SEQ2SEQ), ("pegasus", "PegasusModel", dict(SEQ2SEQ, max_position_embeddings=40)),
+    ("xglm", "XGLMForCausalLM", XGLM), ("xglm", "XGLMModel", XGLM),
+    *[("codegen", "CodeGen" + c, dict(GPT2, rotary_dim=4)) for c in ("ForCausalLM", "Model")],
+    *[("biogpt", "BioGpt" + c, COMMON) for c in ("ForCausalLM", "Model", "ForTokenClassification", "ForSequenceClassification")],
+    ("llama4_text", "Llama4ForCausalLM", SCOUT),
+    ("llama4_text", "Llama4ForCausalLM", dict(SCOUT, interleave_moe_layer_step=2, tie_word_embeddings=True, attention_bias=True, intermediate_size_mlp=96)),
+    ("llama4", "Llama4ForConditionalGeneration",
+     dict(text_config=dict(SCOUT, moe_layers=[2]), vision_config=dict(IMAGE, projector_input_dim=36, projector_output_dim=44, vision_output_dim=52))),
+    # as published: meta-llama/Llama-4-Scout-17B-16E
+    ("llama4", "Llama4ForConditionalGeneration",
+     dict(text_config=dict(num_local_experts=16, vocab_size=202048),
+          vision_config=dict(hidden_size=1408, image_size=336, vision_output_dim=4096))),
+    ("internvl", "InternVLForConditionalGeneration", INTERN), ("internvl", "InternVLModel", INTERN),
+    ("internvl", "InternVLForConditionalGeneration",
+     dict(text_config=dict(KV, model_type="qwen3"), tie_word_embeddings=False,
+          vision_config=dict(IMAGE, image_size=[28, 42], use_qk_norm=True, use_mask_token=True, attention_bias=True, norm_type="rms_norm",
+                             use_absolute_position_embeddings=False, use_mean_pooling=False))),
+    ("internvl", "InternVLForConditionalGeneration", dict(text_config=dict(KV, model_type="llama"), vision_config={}, downsample_ratio=0.25)),
+    ("glm4v", "Glm4vForConditionalGeneration", dict(text_config=KV, vision_config=dict(depth=2, hidden_size=32, num_heads=4, intermediate_size=64, out_hidden_size=48))),
+    ("glm4v", "Glm4vForConditionalGeneration",
+     dict(text_config=dict(COMMON, num_key_value_heads=4), tie_word_embeddings=True,
+          vision_config=dict(depth=1, hidden_size=24, num_heads=4, attention_bias=True, image_size=28, spatial_merge_size=1, out_hidden_size=48))),
+    ("qwen2_audio", "Qwen2AudioForConditionalGeneration", dict(text_config=dict(KV, model_type="qwen2"), audio_config=SOUND)),
+    ("qwen2_audio", "Qwen2AudioForConditionalGeneration", dict(text_config=dict(KV, model_type="qwen2"), audio_config={})),
+    ("qwen3_next", "Qwen3NextForCausalLM", NEXT), ("qwen3_next", "Qwen3NextForCausalLM", dict(COMMON, num_experts=5)),
+    ("qwen3_next", "Qwen3NextForCausalLM", dict(NEXT, mlp_only_layers=[1], head_dim=12, attention_bias=True,
+                                                layer_types=["full_attention"] * 2 + ["linear_attention"] * 3)),
+    ("mamba", "MambaForCausalLM", dict(hidden_size=40, num_hidden_layers=3, vocab_size=100)),
+    ("mamba", "MambaForCausalLM", dict(hidden_size=40, num_hidden_layers=3, vocab_size=100, time_step_rank=5, use_bias=True, use_conv_bias=False,
+                                       expand=3, tie_word_embeddings=False)),
+    ("mamba2", "Mamba2ForCausalLM", dict(hidden_size=48, num_hidden_layers=3, vocab_size=100, state_size=8, num_heads=12, head_dim=8, n_groups=2)),
+    ("mamba2", "Mamba2Model", dict(hidden_size=4096, num_hidden_layers=2, use_bias=True, use_conv_bias=False, tie_word_embeddings=True)),
+    ("falcon_mamba", "FalconMambaForCausalLM", dict(hidden_size=48, num_hidden_layers=3, vocab_size=100, state_size=8)),
+    ("jamba", "JambaForCausalLM", JAMBA), ("jamba", "JambaForSequenceClassification", dict(JAMBA, num_experts=1)),
+    ("jamba", "JambaForCausalLM", dict(COMMON, num_attention_heads=8, num_experts=3, attn_layer_period=3, attn_layer_offset=1, expert_layer_period=3,
+                                       expert_layer_offset=2, mamba_dt_rank=5, mamba_d_state=8, mamba_proj_bias=True, mamba_conv_bias=False)),
+    ("falcon_h1", "FalconH1ForCausalLM", dict(KV, mamba_d_ssm=64, mamba_n_heads=8, mamba_n_groups=2, mamba_d_state=8, mamba_rms_norm=True)),
+    ("falcon_h1", "FalconH1ForCausalLM", dict(COMMON, num_attention_heads=8, mamba_d_ssm=None, mamba_n_heads=8, attention_bias=True, mlp_bias=True,
+                                              projectors_bias=True, mamba_proj_bias=True, tie_word_embeddings=True, head_dim=12)),
+    ("granitemoehybrid", "GraniteMoeHybridForCausalLM", dict(HYBRID, layer_types=["linear_attention", "full_attention", "linear_attention"])),
+    ("granitemoehybrid", "GraniteMoeHybridForCausalLM", dict(COMMON, mamba_n_heads=8, num_local_experts=0, attention_bias=True, mamba_proj_bias=True,
+                                                             layer_types=["full_attention"] * 2 + ["linear_attention"])),
+]
+
+# Five of each of these types whose sizes and switches were drawn by chance.
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "drawn.json"), encoding="utf-8") as f:
+    CASES += map(tuple, json.load(f))
+
 # (case, targets, rank, DoRA); a target list of None is PEFT's default
 ADAPTERS = [
     ("LlamaForCausalLM", None, 8, False), ("LlamaForCausalLM", "all-linear", 4, False), ("LlamaForCausalLM", "all-linear", 4, True),
@@ -267,6 +342,22 @@ ADAPTERS = [
     ("T5ForTokenClassification", "all-linear", 4, False), ("T5EncoderModel", ["embed_tokens", "wi"], 4, True), ("ViTForImageClassification", ["projection", "q_proj"], 4, False),
     ("Qwen2VLModel", ["proj"], 4, True), ("WhisperForConditionalGeneration", ["conv1", "conv2"], 4, False),
     ("T5ForConditionalGeneration", ["embed_tokens", "q"], 4, False), ("BartForConditionalGeneration", ["embed_tokens", "q_proj"], 4, True), ("GPTNeoXForCausalLM", ["lm_head"], 4, False),
+    # experts: transformers 5 stacks them, and PEFT turns old names into adapters on the stacked weights where it knows the type
+    *[(cls, "all-linear", 4, False) for cls in (
+        "MixtralForCausalLM", "Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "Glm4MoeForCausalLM",
+        "Ernie4_5_MoeForCausalLM", "GptOssForCausalLM", "GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "OlmoeForCausalLM", "PhimoeForCausalLM",
+        "MiniMaxM2ForCausalLM", "Qwen3NextForCausalLM", "JambaForCausalLM", "Llama4ForCausalLM", "GraniteMoeHybridForCausalLM", "Qwen3VLMoeForConditionalGeneration")],
+    ("MixtralForCausalLM", ["q_proj", "w1", "w2", "w3"], 4, False), ("MixtralForCausalLM", ["q_proj", "gate"], 4, False),
+    ("Qwen3MoeForCausalLM", ["q_proj", "v_proj", "gate_proj", "up_proj", "down_proj"], 4, False),
+    ("Qwen3MoeForCausalLM", ["q_proj", "down_proj"], 4, False),
+    ("Qwen3MoeForCausalLM", r".*\.(q_proj|gate_proj|up_proj)", 4, False),
+    ("Qwen2MoeForCausalLM", ["q_proj", "gate_proj", "up_proj", "down_proj"], 4, False),
+    ("DeepseekV3ForCausalLM", ["q_b_proj", "gate_proj", "up_proj", "down_proj"], 4, False), ("PhimoeForCausalLM", ["q_proj", "w1", "w2", "w3"], 4, False),
+    ("GptOssForCausalLM", ["q_proj", "gate_proj"], 4, False), ("MambaForCausalLM", ["in_proj", "x_proj"], 4, False), ("JambaForCausalLM", ["in_proj", "x_proj", "q_proj"], 4, True),
+    ("DebertaModel", None, 4, False), ("CodeGenForCausalLM", None, 4, False), ("AlbertForMaskedLM", "all-linear", 4, False),
+    ("Dinov2ForImageClassification", "all-linear", 4, False), ("SiglipModel", ["q_proj", "v_proj"], 4, False), ("SiglipModel", "all-linear", 4, False),
+    ("InternVLForConditionalGeneration", "all-linear", 4, False), ("Qwen2AudioForConditionalGeneration", "all-linear", 4, False),
+    ("Llama4ForConditionalGeneration", None, 4, False), ("Glm4vForConditionalGeneration", "all-linear", 4, False), ("MBartForConditionalGeneration", ["q_proj", "v_proj"], 4, False),
 ]
 
 # (case, targets, modules_to_save, rank, DoRA): everything that is trainable then
@@ -325,7 +416,7 @@ def weights(model):
     modules = dict(model.named_modules())
     for full, p in unique(model, modules):
         path, _, name = full.rpartition(".")
-        sizes[re.sub(r"\.norms\.\d+$", "", re.sub(r"(^|\.)(layers|h|layer|blocks|block)\.\d+\.", r"\1\2.*.", path, count=1)),
+        sizes[re.sub(r"\.norms\.\d+$", "", re.sub(r"(^|\.)(layers|h|layer|blocks|block)\.\d+(\.|$)", r"\1\2.*\3", path, count=1)),
               role(modules[path], name, path, head)] += p.numel()
     return {f"{path} {r}": n for (path, r), n in sizes.items()}
 
