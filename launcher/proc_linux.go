@@ -28,6 +28,12 @@ type process struct {
 // first thread's state is Z already: then it holds its memory, also that of the GPU, and cannot be reaped.
 func (p process) ended() bool { return p.state == 'Z' && p.threads <= 1 || p.state == 'X' }
 
+// dying tells whether its first thread has begun to end. Before that, what another thread of it leaves behind goes to this one.
+func (p process) dying() bool {
+	const exiting = 0x4 // PF_EXITING of include/linux/sched.h, the same in all versions
+	return p.state == 'Z' || p.state == 'X' || p.flags&exiting != 0
+}
+
 // forked tells whether it has executed nothing since its parent forked it: it still is a copy of that.
 func (p process) forked() bool {
 	const forkedNoExec = 0x40 // PF_FORKNOEXEC of include/linux/sched.h, the same in all versions

@@ -38,8 +38,17 @@ func TestParseStat(t *testing.T) {
 	if p, _ := parseStat([]byte(strings.Replace(whole, " 20 0 1 ", " 20 0 2 ", 1))); p.ended() {
 		t.Error("a zombie with a second thread has ended")
 	}
+	for line, dying := range map[string]bool{
+		whole: true, strings.Replace(whole, " Z 7", " S 7", 1): true, // flag 4
+		strings.NewReplacer(" Z 7", " S 7", " -1 4 ", " -1 4194304 ").Replace(whole): false,
+		strings.Replace(whole, " -1 4 ", " -1 0 ", 1):                                true,
+	} {
+		if p, _ := parseStat([]byte(line)); p.dying() != dying {
+			t.Errorf("%q: dying %v", line, !dying)
+		}
+	}
 	us, ok := readProcess(os.Getpid())
-	if want := unix.Getpgrp(); !ok || us.parent != os.Getppid() || us.group != want || us.ended() {
+	if want := unix.Getpgrp(); !ok || us.parent != os.Getppid() || us.group != want || us.ended() || us.dying() {
 		t.Errorf("this process: %+v %v", us, ok)
 	}
 	if _, ok := readProcess(0); ok {

@@ -152,11 +152,15 @@ func (p *Process) supervise() {
 }
 
 // news reaps orphans and tells whether the command has ended. The orphans of its lifetime are noted: such a process has gone its own
-// way, or its launcher has died. Those listed before the command is found alive came before its end.
+// way, or its launcher has died. Those listed before the command is found alive came before its end; one that is dying may have left us its
+// children already, though its end cannot be waited for before its last thread has gone.
 func (p *Process) news() (ended bool) {
 	orphans := p.reap()
 	if p.collect() {
 		return true
+	}
+	if command, ok := readProcess(p.pid); !ok || command.dying() {
+		return false
 	}
 	for _, orphan := range orphans {
 		p.adopted[orphan.pid] = true
