@@ -24,7 +24,8 @@ func run(env environment) int {
 	if len(env.args) > 0 && slices.Contains(launcherWords(), env.args[0]) {
 		env.args = append([]string{"run", "--"}, env.args...)
 	}
-	err := newApp(env).RunContext(context.Background(), append([]string{"oomguard"}, joinBools(env.args)...))
+	app := newApp(env)
+	err := app.RunContext(context.Background(), append([]string{"oomguard"}, joinBools(app.Commands, env.args)...))
 	var quiet status
 	if err != nil && !errors.As(err, &quiet) {
 		fmt.Fprintln(env.stderr, "oomguard:", err)
