@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/hashicorp/go-multierror"
+
+	"oomguard/launcher/fence"
 )
 
 // Run judges facts with every check that the list names and gives the results in the list's order; it never stops at the first
@@ -38,7 +40,7 @@ func Run[F any](list List, checks []Check[F], facts F, p Policy) (Outcome, error
 		} else if slices.Contains(p.Skip, c.ID) {
 			raw[c.ID] = Verdict{Skip, "skipped as the user asked", fmt.Sprintf("leave out --skip %s to have it judged", c.ID)}
 		} else {
-			raw[c.ID] = c.Judge(facts, merge(c.Defaults, e.With))
+			raw[c.ID] = judge(c, facts, merge(c.Defaults, e.With))
 		}
 	}
 
@@ -53,6 +55,16 @@ func Run[F any](list List, checks []Check[F], facts F, p Policy) (Outcome, error
 		out.Outcome = worse(out.Outcome, out.counts(r))
 	}
 	return out, nil
+}
+
+// judge asks one check. One that fails by a fault of ours has looked at nothing.
+func judge[F any](c Check[F], facts F, with Params) Verdict {
+	var v Verdict
+	if fault := fence.Do("judging "+c.ID, func() { v = c.Judge(facts, with) }); fault != nil {
+		return Verdict{Skip, fault.Error(), "report it; the other checks do not depend on it"}
+	}
+	fence.Garble("judging "+c.ID, &v.Detail)
+	return v
 }
 
 // blockedBy is the verdict of a check that must come after others, when one of those did not come to a judgement it can build on.

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"oomguard/launcher/fence"
 	"oomguard/monitor/gpu"
 )
 
@@ -74,12 +75,9 @@ func Watch(cfg Config) *Watcher {
 // guard runs a loop until it ends. A panic in it is a fault of ours: it is noted, and the run that is watched goes on.
 func (w *Watcher) guard(what string, loop func()) {
 	w.done.Go(func() {
-		defer func() {
-			if r := recover(); r != nil {
-				w.faults <- fmt.Sprintf("%s end early, by a fault of oomguard: %v", what, r)
-			}
-		}()
-		loop()
+		if fault := fence.Do("recording "+what, loop); fault != nil {
+			w.faults <- fault.Error()
+		}
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"oomguard/checklists"
+	"oomguard/launcher/fence"
 	"oomguard/preflight/allocconf"
 	"oomguard/preflight/estimate"
 	"oomguard/preflight/job"
@@ -57,6 +58,9 @@ type Facts struct {
 	Host          Host
 	// HostErr lists what could not be read of the host.
 	HostErr error
+	// Faults are oomguard's own failures in gathering; unseen has them by the checks that judge what was to be gathered.
+	Faults []*fence.Fault
+	unseen map[string]*fence.Fault
 }
 
 // Device is one GPU (or MIG device) as it is before the run.

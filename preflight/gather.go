@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"oomguard/launcher/fence"
 	"oomguard/preflight/allocconf"
 	"oomguard/preflight/model"
 )
@@ -26,23 +27,41 @@ type Sources struct {
 // Gather adds to what the caller knows (job, estimate, devices, history) what this machine says. It never fails: what could not
 // be found or read is a fact, and a check judges it. It writes nothing.
 func Gather(f Facts, from Sources) Facts {
-	f.Host, f.HostErr = GatherHost(from.Root)
-	f.Env = AllowedEnv(from.Environ)
+	f.look("the host", func() { f.Host, f.HostErr = GatherHost(from.Root) }, "host-memory", "shm", "alloc-conf")
+	f.look("the environment", func() { f.Env = AllowedEnv(from.Environ) },
+		"alloc-conf", "cuda-visible-devices", "gpu-count", "gpu-memory-free", "other-processes", "compute-mode")
 	torch := ""
 	if f.Job != nil {
 		torch = f.Job.Versions["torch"]
-		f.Command = findCommand(f.Job.Argv, from)
-		f.Script = findScript(f.Job.Script.Or(""), from.Dir)
-		f.Weights = readWeights(f.Job.Architecture)
+		f.look("the command", func() { f.Command = findCommand(f.Job.Argv, from) }, "command-found")
+		f.look("the script", func() { f.Script = findScript(f.Job.Script.Or(""), from.Dir) }, "script-found")
+		f.look("the weights", func() { f.Weights = readWeights(f.Job.Architecture) }, "weights-complete")
 	}
-	f.Alloc, f.AllocProblems = allocconf.Resolve(func(name string) (string, bool) {
-		value, ok := f.Env[name]
-		return value, ok
-	}, torch, f.Host.WSL)
+	f.look("the allocator settings", func() {
+		f.Alloc, f.AllocProblems = allocconf.Resolve(func(name string) (string, bool) {
+			value, ok := f.Env[name]
+			return value, ok
+		}, torch, f.Host.WSL)
+	}, "alloc-conf")
 	if from.RunFolder != "" {
-		f.RunFolder = inspectFolder(from.RunFolder)
+		f.look("the run folder", func() { f.RunFolder = inspectFolder(from.RunFolder) }, "run-folder-writable")
 	}
 	return f
+}
+
+// look gathers one thing behind a fence. After a fault of ours it is unknown, and the checks that judge it are skipped.
+func (f *Facts) look(at string, gather func(), checks ...string) {
+	fault := fence.Do("looking at "+at, gather)
+	if fault == nil {
+		return
+	}
+	f.Faults = append(f.Faults, fault)
+	if f.unseen == nil {
+		f.unseen = map[string]*fence.Fault{}
+	}
+	for _, id := range checks {
+		f.unseen[id] = fault
+	}
 }
 
 func findCommand(argv []string, from Sources) Lookup {

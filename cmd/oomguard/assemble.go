@@ -245,8 +245,8 @@ func history(root string) []preflight.Earlier {
 // summaryFile says in a few lines what a run was: every later run reads those of its predecessors at its start.
 const summaryFile = "summary.json"
 
-// record writes run.json and the summary.
-func record(store *monitor.Store, doc report.Run) error {
+// writeRun writes run.json and the summary.
+func writeRun(store *monitor.Store, doc report.Run) error {
 	if err := store.WriteMeta(doc); err != nil {
 		return err
 	}
@@ -288,8 +288,8 @@ const smallSteps = 20
 // outputTail reads what the command wrote, when its output went to a regular file: the one place from which a copy can be taken
 // without standing in the way.
 type outputTail struct {
-	path  string
-	start int64
+	Path  string `json:"path"` // "": there is none
+	Start int64  `json:"start"`
 }
 
 // maxTail bounds output.log.
@@ -304,7 +304,7 @@ func openTail(env environment) outputTail {
 		}
 		path, err := os.Readlink(filepath.Join("/proc/self/fd", strconv.Itoa(int(f.Fd()))))
 		if err == nil {
-			return outputTail{path: path, start: info.Size()}
+			return outputTail{Path: path, Start: info.Size()}
 		}
 	}
 	return outputTail{}
@@ -312,10 +312,10 @@ func openTail(env environment) outputTail {
 
 // read gives the last maxTail bytes written since openTail; "" when there is no file.
 func (t outputTail) read() string {
-	if t.path == "" {
+	if t.Path == "" {
 		return ""
 	}
-	f, err := os.Open(t.path)
+	f, err := os.Open(t.Path)
 	if err != nil {
 		return ""
 	}
@@ -324,7 +324,7 @@ func (t outputTail) read() string {
 	if err != nil {
 		return ""
 	}
-	from := max(t.start, info.Size()-maxTail)
+	from := max(t.Start, info.Size()-maxTail)
 	data, err := io.ReadAll(io.NewSectionReader(f, from, maxTail))
 	if err != nil {
 		return ""

@@ -124,7 +124,7 @@ func TestHistory(t *testing.T) {
 			t.Fatal(err)
 		}
 		doc.ID = store.ID()
-		if err := record(store, doc); err != nil {
+		if err := writeRun(store, doc); err != nil {
 			t.Fatal(err)
 		}
 	}

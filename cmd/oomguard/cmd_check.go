@@ -44,6 +44,7 @@ func checkAction(ctx context.Context, env environment, c *cli.Context) error {
 	if err := out.write(report.Checks{Outcome: outcome}); err != nil {
 		return err
 	}
+	p.tellFaults(env)
 	if outcome.Err() != nil {
 		return status(exitNo)
 	}
@@ -91,7 +92,11 @@ func explainCommand(env environment) *cli.Command {
 			})
 			command := monitor.NewScrubber(env.environ, j.Argv).Args(j.Argv)
 			doc := report.Explain{Schema: explainSchema, Command: command, Job: j, Versions: j.Versions, Problems: problems(j)}
-			return out.write(doc)
+			if err := out.write(doc); err != nil {
+				return err
+			}
+			noteFaults(nil, nil, j.Faults, env.say)
+			return nil
 		},
 	}
 }

@@ -40,6 +40,9 @@ const (
 )
 
 func demoAction(ctx context.Context, env environment, c *cli.Context) error {
+	if env.adviser != nil {
+		return env.adviser.serve(env, c)
+	}
 	if c.Args().Present() {
 		return usagef("demo takes no command; use oomguard run -- for your own")
 	}

@@ -51,6 +51,7 @@ func asked(ctx context.Context, env environment, c *cli.Context) (output, *prepa
 	if err != nil {
 		return out, nil, err
 	}
+	p.tellFaults(env)
 	return out, p, firstProblem(p.job)
 }
 

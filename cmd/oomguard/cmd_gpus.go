@@ -44,6 +44,14 @@ func relayCommand() *cli.Command {
 	}
 }
 
+func adviseCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:   adviseWord,
+		Hidden: true,
+		Action: func(*cli.Context) error { return adviseMain(env) },
+	}
+}
+
 func gpusCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:      "gpus",

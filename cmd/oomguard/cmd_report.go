@@ -89,6 +89,8 @@ func rebuildPart(env environment, store *monitor.Store) (report.Run, error) {
 		return doc, err
 	}
 	doc.Dir = store.Dir
+	var exit launcher.Exit
+	known := doc.Exit == nil && store.ReadJSON(exitFile, &exit) == nil // its end was seen, and the report could not be made
 	if doc.Exit != nil || doc.Refused {
 		return doc, nil
 	}
@@ -99,6 +101,9 @@ func rebuildPart(env environment, store *monitor.Store) (report.Run, error) {
 	text := adoptOutput(store, doc.PrivateDir, scrub)
 	if err := monitor.Adopt(store, doc.PrivateDir, scrub); err != nil {
 		doc.Missing = append(doc.Missing, err.Error())
+	}
+	if known {
+		doc.Exit = &exit
 	}
 	complete(store, &doc)
 	if here(doc) && doc.Recording != nil && over(doc.Recording) { // the ranks write no more, and what they wrote is in the run folder now
@@ -111,7 +116,9 @@ func rebuildPart(env environment, store *monitor.Store) (report.Run, error) {
 		text += doc.Recording.Output()
 	}
 	explainDeath(&doc, text)
-	doc.Missing = append(doc.Missing, "the end of the run: oomguard was stopped before the command ended")
+	if !known {
+		doc.Missing = append(doc.Missing, "the end of the run: oomguard was stopped before the command ended")
+	}
 	return doc, nil
 }
 

@@ -7,17 +7,16 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"oomguard/launcher"
+	"oomguard/launcher/fence"
+	"oomguard/monitor"
 	"oomguard/monitor/gpu"
 	"oomguard/monitor/report"
-	"oomguard/preflight"
-	"oomguard/preflight/job"
 )
 
 func runCommand(env environment) *cli.Command {
@@ -62,63 +61,72 @@ func commandLine(c *cli.Context, o runOptions) ([]string, error) {
 }
 
 func runAction(ctx context.Context, env environment, c *cli.Context, o runOptions) error {
+	if env.adviser != nil {
+		return env.adviser.serve(env, c)
+	}
 	argv, err := commandLine(c, o)
 	if err != nil {
 		return err
 	}
-	dry, to := c.Bool("dry-run"), env.stderr
-	if dry {
-		to = env.stdout // the answer, as nothing else will be written there
+	if c.Bool("dry-run") {
+		return dryRun(ctx, env, c, argv, o)
 	}
-	out, err := newOutput(c, env, to)
+	if _, err := launcher.Lookup(argv[0], env.getenv("PATH"), env.dir); err != nil {
+		return err
+	}
+	devices, err := watchedSource(env, c)
 	if err != nil {
 		return err
-	}
-	if _, err := launcher.Lookup(argv[0], env.getenv("PATH"), env.dir); err != nil && !dry {
-		return err
-	}
-	devices, err := openDevices(env, c)
-	if err != nil {
-		return err
-	}
-	if devices == nil { // the hardware was declared; what is here is watched all the same
-		devices = watchedDevices(env)
 	}
 	defer devices.Close()
+	s := &session{
+		env: env, cli: c, argv: argv, options: o, devices: lookOnce(ctx, devices), scrub: monitor.NewScrubber(env.environ, argv),
+	}
+	defer s.adviser.close()
+	if err := s.advise(); err != nil {
+		return err
+	}
+	return s.launch(devices)
+}
 
-	asked, cancel := withDeadline(ctx)
-	p, err := prepare(asked, env, c, question{argv: argv, here: true, devices: devices})
-	cancel()
-	if err != nil {
-		return err
-	}
-	root, inherited := runRoot(env, c), env.environ
-	env, alloc, err := setAllocConf(env, c, p)
-	if err != nil {
-		return err
-	}
-	outcome, err := judge(env, c, p, root, preflight.ModeRun)
-	if err != nil {
-		return err
-	}
-	s := newSession(env, c, p, outcome, root, o)
-	s.inherited, s.alloc = inherited, alloc
-	if dry {
-		return s.rehearse(out)
+// advise asks the adviser whether to start, and prints what it says. Its error ends the program: the command line is wrong, or the
+// checklist refuses. Without an answer the command is started all the same.
+func (s *session) advise() error {
+	limit := adviceLimit
+	if s.cli.Bool("online") {
+		limit += onlineLimit
 	}
 	// a closed stderr of ours must not kill us; caught, not ignored, so that the command inherits what we inherited
 	if !signal.Ignored(syscall.SIGPIPE) {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	}
-	s.announce(out)
-	if alloc.Name != "" {
-		s.say("%s", alloc.Sentence())
+	answer, ok := s.adviser.brief(s.env, briefing{
+		Args: s.env.args, Argv: s.argv, Environ: s.options.environ, Simulated: s.options.simulated, Devices: s.devices,
+		Color: wantsColor(s.env, s.env.stderr),
+	}, limit)
+	s.advice = answer
+	switch {
+	case !ok:
+		s.env.say("%v; the command is started, and nothing is recorded", s.adviser.faults[0])
+		return nil
+	case answer.Status != exitOK:
+		fmt.Fprint(s.env.stderr, answer.Text)
+		return status(answer.Status)
 	}
-	if refusal := outcome.Err(); refusal != nil {
-		s.refused(out)
+	fmt.Fprint(s.env.stderr, answer.Text)
+	if answer.Refused {
 		return status(exitRefused)
 	}
-	return s.launch(devices, out)
+	return nil
+}
+
+// watchedSource is whom to ask for the devices, before the run and while it lives: also where the hardware was declared.
+func watchedSource(env environment, c *cli.Context) (gpu.Source, error) {
+	devices, err := openDevices(env, c)
+	if err == nil && devices == nil {
+		devices = watchedDevices(env)
+	}
+	return devices, err
 }
 
 // watchedDevices is NVML in its helper, or its absence.
@@ -138,101 +146,97 @@ func helperPIDs(devices gpu.Source) []int {
 	return nil
 }
 
-// singleRank recognises the training process of a launcher that starts only one and tells it no rank: Python with the script and its
-// arguments, as the launcher's command line ends with them. Nil for other jobs.
-func singleRank(j *job.Job) func(argv []string) bool {
-	if !j.OneProcess || !j.Script.Known {
+// singleRank recognises the training process of a launcher that starts only one and tells it no rank, by the words behind the
+// interpreter. Nil for other jobs.
+func singleRank(words []string) func(argv []string) bool {
+	if len(words) == 0 {
 		return nil
 	}
-	module, isModule := strings.CutPrefix(j.Script.Value, "-m ")
-	words := []string{module}
-	if isModule {
-		words = []string{"-m", module}
-	}
-	words = append(words, j.ScriptArgs...)
 	return func(argv []string) bool { return len(argv) > 1 && slices.Equal(argv[1:], words) }
-}
-
-// announce prints the checklist before the start, always as text on stderr: stdout is the training's.
-func (s *session) announce(out output) {
-	page := report.Announcement{Estimate: s.doc.Estimate, EstimateError: s.doc.EstimateError, Outcome: s.outcome}
-	if err := report.Write(s.env.stderr, "text", page, out.style); err != nil {
-		s.say("the checklist could not be printed: %v", err)
-	}
-}
-
-// rehearse answers --dry-run: what the run would be.
-func (s *session) rehearse(out output) error {
-	probeDir := "PRIVATE-FOLDER"
-	if s.cli.Bool("no-probe") {
-		probeDir = ""
-	}
-	refusal := s.outcome.Err()
-	err := out.write(report.DryRun{
-		Schema: report.DryRunSchema, Command: s.doc.Command, WorkDir: s.env.dir, EnvironmentChanges: s.changes(s.commandEnv(probeDir)),
-		Estimate: s.doc.Estimate, EstimateError: s.doc.EstimateError, Outcome: s.outcome, WouldStart: refusal == nil,
-	})
-	if err == nil && refusal != nil {
-		return status(exitNo)
-	}
-	return err
 }
 
 // relayLimit bounds how long the last bytes of the command's output are waited for, should their reader not take them.
 const relayLimit = 5 * time.Second
 
 // launch starts the command, watches it, and reports. The result is the command's own exit status whatever happens to us.
-func (s *session) launch(devices gpu.Source, out output) error {
-	s.openStore()
-	commandEnv := s.commandEnv(s.openProbe())
-	s.doc.EnvironmentChanges = s.changes(commandEnv)
-	oomKills := preflight.CgroupOOMKills("/")
-	relay := s.openRelay()
-	s.remember()
+func (s *session) launch(devices gpu.Source) error {
+	s.setup = within(s, "preparing the recording", s.bare(), s.prepare)
+	commandEnv := s.commandEnv(s.setup.probeDir())
+	s.open(commandEnv)
+	relay := s.setup.relay
 	proc, err := launcher.Start(launcher.Command{
 		Argv: s.argv, Env: commandEnv, Dir: s.env.dir,
 		Stdin: s.env.stdin, Stdout: relay.Stdout, Stderr: relay.Stderr,
 	}, launcher.Options{
 		KillAfter: s.cli.Duration("kill-after"), DieWithUs: s.cli.Bool("die-with-oomguard"), WholeJob: s.env.getenv("SLURM_JOB_ID") != "",
-		Exclude: func() []int { return append(helperPIDs(devices), relay.PID()) }, SingleRank: singleRank(s.prep.job),
+		Exclude:    func() []int { return slices.Concat(helperPIDs(devices), s.adviser.pids(), []int{relay.PID()}) },
+		SingleRank: singleRank(s.advice.SingleWords),
 		LeftBehind: func(n int) {
-			s.say("the command has ended and %d of its ranks go on; ending them (SIGTERM, and SIGKILL after %s)", n, launcher.DefaultGrace)
+			s.env.say("the command has ended and %d of its ranks go on; ending them (SIGTERM, and SIGKILL after %s)", n, launcher.DefaultGrace)
 		},
 	})
 	relay.Started()
 	if err != nil {
-		s.closePrivate()
+		s.removePrivate()
 		if errors.Is(err, launcher.ErrNotFound) || errors.Is(err, launcher.ErrNotExecutable) {
 			return err
 		}
 		return fmt.Errorf("%w: %w", errCannotStart, err)
 	}
-	watcher := s.watch(proc, devices)
+	watcher := within(s, "starting the recording", nil, func() *monitor.Watcher { return s.watch(proc, devices) })
 	exit, waitErr := proc.Wait()
 	relay.Finish(relayLimit)
 	if waitErr != nil {
-		s.missing("the account of the command's processes is incomplete: %v", waitErr)
+		s.setup.missing("the account of the command's processes is incomplete: %v", waitErr)
 	}
-	s.guarded("the report could not be made", func() {
-		s.doc.Missing = append(s.doc.Missing, watcher.Stop()...)
-		s.finish(exit, oomKills, out)
-	})
+	told := s.account(watcher, exit)
 	if exit.Interrupted {
 		launcher.Interrupt()
 	}
 	switch {
 	case exit.Code == 0:
 		return nil
-	case s.doc.OOMExitCode != 0:
-		return status(s.doc.OOMExitCode)
+	case told.OOMExitCode != 0:
+		return status(told.OOMExitCode)
 	}
 	return status(exit.Code)
 }
 
-// refused records a run that was not started.
-func (s *session) refused(out output) {
-	s.doc.Refused = true
-	s.openStore()
-	s.guarded("the report could not be written", func() { s.save(out, false) })
-	s.say("nothing was started; report: %s", s.doc.Dir)
+// open tells the adviser what is added to the command, right before its start.
+func (s *session) open(commandEnv []string) {
+	changes := within(s, "comparing the environments", nil, func() []report.EnvChange { return changes(s.env.environ, commandEnv, s.advice.Alloc) })
+	o := opening{PrivateDir: s.setup.private, Probed: s.setup.probed, Changes: changes, Missing: s.setup.lost}
+	s.setup.lost = nil
+	s.adviser.ask("writing down the start", setupLimit, o, &struct{}{})
+}
+
+// account ends the recording, and prints the report of the run.
+func (s *session) account(watcher *monitor.Watcher, exit launcher.Exit) (told account) {
+	lost := within(s, "ending the recording", nil, watcher.Stop)
+	e := ending{Exit: exit, OOMKills: s.setup.oomKills, Tail: s.setup.tail, Copy: s.setup.outputCopy(), Missing: append(s.setup.lost, lost...)}
+	store := s.advice.Store
+	if !s.adviser.ask("making the report", accountLimit, e, &told) && store != nil {
+		_ = within(s, "writing down the end", nil, func() error { return store.WriteJSON(exitFile, e.Exit) })
+		s.env.say("the report could not be made; oomguard report %s tries it again", store.Dir)
+	}
+	fmt.Fprint(s.env.stderr, told.Text)
+	s.removePrivate()
+	_, _ = fence.Within("noting its own faults", setupLimit, func() bool {
+		noteFaults(store, s.scrub, s.adviser.faults, s.env.say)
+		return true
+	})
+	return told
+}
+
+// exitFile is how the command ended, where the report could not be made at once.
+const exitFile = "exit.json"
+
+func (s *session) removePrivate() {
+	folder := s.setup.private
+	if folder == "" {
+		return
+	}
+	if err := within(s, "removing the private folder", nil, func() error { return os.RemoveAll(folder) }); err != nil {
+		s.env.say("the private folder %s could not be removed: %v", folder, err)
+	}
 }

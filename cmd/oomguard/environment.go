@@ -30,9 +30,12 @@ func reasons() map[string]string {
 // commandEnv is the environment of the command; probeDir "" is without the probe.
 func (s *session) commandEnv(probeDir string) []string {
 	env := s.env.environ
+	if s.advice.AllocConf != "" {
+		env = append(slices.Clone(env), s.advice.AllocConf) // the last of a name wins
+	}
 	if probeDir != "" {
 		env = probe.Env(env, probeDir)
-		if j := s.prep.job; j.Launcher.Or("") == "python" || j.OneProcess {
+		if s.advice.Single {
 			env = append(env, "OOMGUARD_SINGLE=1")
 		}
 	}
@@ -40,9 +43,9 @@ func (s *session) commandEnv(probeDir string) []string {
 }
 
 // changes says what differs between our own environment and the command's, which is what is, not what was meant. A setting that was asked
-// for and is not made is told too.
-func (s *session) changes(env []string) []report.EnvChange {
-	before, after := variables(s.inherited), variables(env)
+// for with --alloc-conf and is not made is told too.
+func changes(ours, commands []string, alloc report.EnvChange) []report.EnvChange {
+	before, after := variables(ours), variables(commands)
 	var out []report.EnvChange
 	for name, value := range after {
 		old, had := before[name]
@@ -58,10 +61,10 @@ func (s *session) changes(env []string) []report.EnvChange {
 			out = append(out, report.EnvChange{Name: name, Change: report.EnvRemoved, Reason: reasons()[name]})
 		}
 	}
-	if i := slices.IndexFunc(out, func(c report.EnvChange) bool { return c.Name == s.alloc.Name }); i >= 0 {
-		out[i].Reason = s.alloc.Reason
-	} else if s.alloc.Name != "" {
-		out = append(out, s.alloc)
+	if i := slices.IndexFunc(out, func(c report.EnvChange) bool { return c.Name == alloc.Name }); i >= 0 {
+		out[i].Reason = alloc.Reason
+	} else if alloc.Name != "" {
+		out = append(out, alloc)
 	}
 	slices.SortFunc(out, func(a, b report.EnvChange) int { return strings.Compare(a.Name, b.Name) })
 	return out

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -213,7 +214,10 @@ func newOutput(c *cli.Context, env environment, to *os.File) (output, error) {
 }
 
 // write renders a document to the chosen place.
-func (o output) write(d report.Document) error {
+func (o output) write(d report.Document) error { return o.render(o.to, d) }
+
+// render is write with another place for what goes to no file.
+func (o output) render(to io.Writer, d report.Document) error {
 	if o.redact {
 		redacted, err := report.Redact(d, o.hosts, o.users)
 		if err != nil {
@@ -225,7 +229,7 @@ func (o output) write(d report.Document) error {
 		return usageError{err}
 	}
 	if o.file == "" {
-		return report.Write(o.to, o.format, d, o.style)
+		return report.Write(to, o.format, d, o.style)
 	}
 	f, err := os.Create(o.file)
 	if err != nil {

@@ -115,12 +115,12 @@ func TestSingleRank(t *testing.T) {
 		{module, "python -m pkg.train -v", true},
 		{module, "python -m accelerate.commands.launch -m pkg.train -v", false},
 	} {
-		if got := singleRank(c.job)(strings.Fields(c.argv)); got != c.is {
+		if got := singleRank(singleWords(c.job))(strings.Fields(c.argv)); got != c.is {
 			t.Errorf("%q: %v", c.argv, got)
 		}
 	}
 	for name, j := range map[string]*job.Job{"has ranks": {Script: known("train.py")}, "unknown": {OneProcess: true}} {
-		if singleRank(j) != nil {
+		if singleRank(singleWords(j)) != nil {
 			t.Errorf("%s: there is nothing to tell it by", name)
 		}
 	}

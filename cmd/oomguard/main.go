@@ -23,6 +23,7 @@ type environment struct {
 	dir                   string // working directory
 	executable            string // our own path, to start ourselves as a helper
 	now                   func() time.Time
+	adviser               *link // we are the adviser of a run; nil: we are not
 }
 
 func processEnvironment() environment {

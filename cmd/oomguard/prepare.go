@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"oomguard/launcher"
+	"oomguard/launcher/fence"
 	"oomguard/monitor/gpu"
 	"oomguard/preflight"
 	"oomguard/preflight/estimate"
@@ -30,7 +31,8 @@ type prepared struct {
 	input       estimate.Input
 	estimate    *estimate.Estimate // nil: see estimateErr
 	estimateErr error
-	declared    string // the flag that named the hardware; "" when it is this machine's
+	declared    string         // the flag that named the hardware; "" when it is this machine's
+	faults      []*fence.Fault // failures of oomguard itself: what they left open is unknown
 }
 
 // question says what the preparation is for.
@@ -38,6 +40,7 @@ type question struct {
 	argv    []string
 	here    bool // the command will run on this machine: without a GPU its ranks live in host memory
 	devices gpu.Source
+	fault   *fence.Fault // reading has failed before: it is left out
 }
 
 // prepare reads the job, looks at the machine once, and estimates. Its error is a usage error; everything else that cannot be had
@@ -58,10 +61,15 @@ func prepare(ctx context.Context, env environment, c *cli.Context, q question) (
 		return nil, err
 	}
 	p.look(ctx, env, q)
+	if q.fault != nil {
+		p.job, p.estimateErr = job.Unread(q.argv, q.fault), q.fault
+		return p, nil
+	}
 	p.job = job.Read(job.Sources{
 		Argv: q.argv, Flags: givenJobFlags(c), Getenv: env.getenv, Dir: env.dir, FetchModel: fetch,
 		GPUs: p.gpuCount(declared), CPUs: runtime.NumCPU(),
 	})
+	p.faults = append(p.faults, p.job.Faults...)
 	switch {
 	case declared != nil:
 		p.hardware, p.declared = *declared, declared.Origin
@@ -71,8 +79,20 @@ func prepare(ctx context.Context, env environment, c *cli.Context, q question) (
 		p.hardware = hostHardware(p.job.NProc.Or(1))
 	}
 	p.input = estimate.Input{Job: p.job, Model: p.job.Architecture, Hardware: p.hardware, Options: options}
-	p.estimate, p.estimateErr = estimateJob(p.input)
+	if fault := p.part("estimating", func() { p.estimate, p.estimateErr = estimateJob(p.input) }); fault != nil {
+		p.estimate, p.estimateErr = nil, fault
+	}
+	fence.Garble("estimating", p.estimate)
 	return p, nil
+}
+
+// part does a part of the preparation behind a fence.
+func (p *prepared) part(name string, do func()) *fence.Fault {
+	fault := fence.Do(name, do)
+	if fault != nil {
+		p.faults = append(p.faults, fault)
+	}
+	return fault
 }
 
 // modelFetcher asks the hub for models that are not on this machine; nil without --online.
@@ -251,13 +271,16 @@ func (p *prepared) facts(env environment, c *cli.Context, root string, mode pref
 		Mode: mode, Units: preflight.IEC,
 		Job: p.job, Estimate: p.estimate, EstimateErr: p.estimateErr, Declared: p.declared,
 		DevicesErr: p.devicesErr, DriverFault: p.devicesErr != nil && !errors.Is(p.devicesErr, gpu.ErrNoDriver) && !errors.Is(p.devicesErr, errNotAsked),
-		History: history(root),
 	}
-	if p.estimate != nil {
+	p.part("looking at earlier runs", func() { f.History = history(root) })
+	p.part("planning", func() {
+		if p.estimate == nil {
+			return
+		}
 		if remedies, err := plan.Remedies(p.input); err == nil {
 			f.Remedies = remedies
 		}
-	}
+	})
 	if c.String("units") == "si" {
 		f.Units = preflight.SI
 	}
@@ -267,10 +290,12 @@ func (p *prepared) facts(env environment, c *cli.Context, root string, mode pref
 	if p.devices != nil {
 		f.Devices = plainDevices(p.devices.Devices)
 	}
-	return preflight.Gather(f, preflight.Sources{
+	f = preflight.Gather(f, preflight.Sources{
 		Root: "/", Dir: env.dir, Environ: env.environ, RunFolder: root,
 		LookPath: func(name string) (string, error) { return launcher.Lookup(name, env.getenv("PATH"), env.dir) },
 	})
+	p.faults = append(p.faults, f.Faults...)
+	return f
 }
 
 func plainDevices(devices []gpu.Device) []preflight.Device {

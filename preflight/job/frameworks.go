@@ -1,5 +1,7 @@
 package job
 
+import "cmp"
+
 // A framework is a training library or program whose settings are understood: one row of frameworks, one file of its own.
 type framework struct {
 	name string // value of the job's key framework
@@ -52,17 +54,25 @@ func (r *reader) readScriptArguments() {
 	if !r.job.Script.Known {
 		return
 	}
-	for _, f := range frameworks() {
-		if found, ok := f.recognise(r); ok {
-			r.framework, r.family = f, found
-			break
-		}
+	r.part("which framework it is", r.recogniseFramework)
+	if r.framework.read == nil { // none could be told, by a fault of ours
+		return
 	}
 	r.job.Framework.Offer(r.family.framework, r.family.origin)
 	if r.family.task != "" {
 		r.job.Task.Offer(r.family.task, r.family.origin)
 	}
-	r.framework.read(r)
+	r.part("the settings of "+cmp.Or(r.family.framework, "the script"), func() { r.framework.read(r) })
+}
+
+// recogniseFramework finds the first row that knows the script. One that fails leaves the framework open.
+func (r *reader) recogniseFramework() {
+	for _, f := range frameworks() {
+		if found, ok := f.recognise(r); ok {
+			r.framework, r.family = f, found
+			return
+		}
+	}
 }
 
 // readTrainer reads a script behind Hugging Face's Trainer, or one that borrows the names of its arguments.

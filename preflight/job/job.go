@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"oomguard/launcher/fence"
 	"oomguard/preflight/model"
 )
 
@@ -83,6 +84,8 @@ type Job struct {
 	Architecture *model.Architecture `json:"-"`
 	// Problems are inputs that could not be read or that contradict each other: one clear error each (file, place, remedy).
 	Problems []error `json:"-"`
+	// Faults are oomguard's own failures in reading: what they left open is unknown.
+	Faults []*fence.Fault `json:"-"`
 	// Versions are the package versions of the interpreter that will run (torch, transformers, ...), as far as they are known.
 	Versions map[string]string `json:"-"`
 	// Argv is the wrapped command, as given.

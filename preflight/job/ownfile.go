@@ -24,20 +24,20 @@ type ownLine struct {
 
 // readOwnFile reads oomguard.yaml when there is one. Each wrong line is a problem of its own; the good lines still count. Versions
 // apply at once, because the meaning of the command depends on them.
-func (r *reader) readOwnFile() []ownLine {
+func (r *reader) readOwnFile() {
 	path := r.path(ownFile)
 	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
-		return nil
+		return
 	}
 	root, err := parseOwnFile(path)
 	if err != nil {
 		r.problem(err)
-		return nil
+		return
 	}
 	if root == nil {
-		return nil
+		return
 	}
-	var lines, versions []ownLine
+	var versions []ownLine
 	keys := Keys()
 	seen := map[string]int{}
 	for i := 0; i+1 < len(root.Content); i += 2 {
@@ -51,12 +51,11 @@ func (r *reader) readOwnFile() []ownLine {
 		case line.key.Name == "versions":
 			versions = append(versions, line)
 		default:
-			lines = append(lines, line)
+			r.ownLines = append(r.ownLines, line)
 		}
 		seen[line.key.Name] = name.Line
 	}
 	r.applyOwnFile(versions)
-	return lines
 }
 
 func (r *reader) applyOwnFile(lines []ownLine) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"oomguard/launcher/fence"
 	"oomguard/preflight/job/shell"
 	"oomguard/preflight/model"
 )
@@ -42,18 +43,41 @@ func Read(src Sources) *Job {
 		src.LoadModel = model.Load
 	}
 	r := &reader{src: src, job: &Job{Argv: slices.Clone(src.Argv)}, versions: map[string]string{}}
-	r.readOwnFlags()
-	lines := r.readOwnFile()
-	r.readCommand()
-	r.readVersions()
-	r.readScriptArguments()
-	r.applyOwnFile(lines)
-	r.readModel()
-	r.applyDefaults()
-	r.derive()
-	r.explainUnknowns()
-	r.settle()
+	r.part("oomguard's own flags", r.readOwnFlags)
+	r.part("oomguard.yaml", r.readOwnFile)
+	r.part("the command", r.readCommand)
+	r.part("the installed versions", r.readVersions)
+	r.part("the script's arguments", r.readScriptArguments)
+	r.part("the settings of oomguard.yaml", func() { r.applyOwnFile(r.ownLines) })
+	r.part("the model", r.readModel)
+	r.part("the defaults", r.applyDefaults)
+	r.part("what follows from the settings", r.derive)
+	r.part("what is unknown", r.explainUnknowns)
+	r.part("what is open in a script", r.settle)
+	r.job.eachFact(func(key string, f fact) {
+		if key != "will_fail" { // senseless text there is a reason all the same
+			fence.Garble("reading the job", f)
+		}
+	})
 	return r.job
+}
+
+// Unread is a job of which nothing is known, by a fault of ours.
+func Unread(argv []string, fault *fence.Fault) *Job {
+	j := &Job{Argv: slices.Clone(argv)}
+	j.eachFact(func(_ string, f fact) { f.Withhold(fault.Error()) })
+	return j
+}
+
+// part is one source's turn, behind a fence: after a fault of ours in it nobody knows what it would have said, so that no weaker source
+// counts any more, and what stronger ones said stays.
+func (r *reader) part(name string, read func()) {
+	fault := fence.Do("reading "+name, read)
+	if fault == nil {
+		return
+	}
+	r.job.Faults = append(r.job.Faults, fault)
+	r.job.eachFact(func(_ string, f fact) { f.Withhold(fault.Error()) })
 }
 
 // A reader is one pass over the sources. What several settings depend on is kept here until all sources have spoken.
@@ -63,6 +87,7 @@ type reader struct {
 	src Sources
 	job *Job
 
+	ownLines  []ownLine          // of oomguard.yaml
 	versions  map[string]string  // forced by flag or file, until readVersions adds the installed ones
 	framework framework          // that reads the script
 	family    family             // what is known of the script
