@@ -40,7 +40,7 @@ func Run[F any](list List, checks []Check[F], facts F, p Policy) (Outcome, error
 		} else if slices.Contains(p.Skip, c.ID) {
 			raw[c.ID] = Verdict{Skip, "skipped as the user asked", fmt.Sprintf("leave out --skip %s to have it judged", c.ID)}
 		} else {
-			raw[c.ID] = judge(c, facts, merge(c.Defaults, e.With))
+			raw[c.ID] = ask(c, facts, merge(c.Defaults, e.With))
 		}
 	}
 
@@ -57,8 +57,8 @@ func Run[F any](list List, checks []Check[F], facts F, p Policy) (Outcome, error
 	return out, nil
 }
 
-// judge asks one check. One that fails by a fault of ours has looked at nothing.
-func judge[F any](c Check[F], facts F, with Params) Verdict {
+// ask puts the facts to one check. One that fails by a fault of ours has looked at nothing.
+func ask[F any](c Check[F], facts F, with Params) Verdict {
 	var v Verdict
 	if fault := fence.Do("judging "+c.ID, func() { v = c.Judge(facts, with) }); fault != nil {
 		return Verdict{Skip, fault.Error(), "report it; the other checks do not depend on it"}
