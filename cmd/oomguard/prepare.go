@@ -79,20 +79,18 @@ func prepare(ctx context.Context, env environment, c *cli.Context, q question) (
 		p.hardware = hostHardware(p.job.NProc.Or(1))
 	}
 	p.input = estimate.Input{Job: p.job, Model: p.job.Architecture, Hardware: p.hardware, Options: options}
-	if fault := p.part("estimating", func() { p.estimate, p.estimateErr = estimateJob(p.input) }); fault != nil {
-		p.estimate, p.estimateErr = nil, fault
+	if p.part("estimating", func() { p.estimate, p.estimateErr = estimateJob(p.input) }); p.estimate == nil && p.estimateErr == nil {
+		p.estimateErr = p.faults[len(p.faults)-1]
 	}
 	fence.Garble("estimating", p.estimate)
 	return p, nil
 }
 
 // part does a part of the preparation behind a fence.
-func (p *prepared) part(name string, do func()) *fence.Fault {
-	fault := fence.Do(name, do)
-	if fault != nil {
+func (p *prepared) part(name string, do func()) {
+	if fault := fence.Do(name, do); fault != nil {
 		p.faults = append(p.faults, fault)
 	}
-	return fault
 }
 
 // modelFetcher asks the hub for models that are not on this machine; nil without --online.

@@ -242,6 +242,51 @@ func TestFaultsAndSignals(t *testing.T) {
 	}
 }
 
+// TestFaultsInAnswers: explain, check and estimate keep what the other parts found when one is broken, and say so.
+func TestFaultsInAnswers(t *testing.T) {
+	b := newFaultBench(t)
+	job := faultJobs(t)[0]
+	answer := func(t *testing.T, command, fault string) (document map[string]any, status int, stderr string) {
+		t.Helper()
+		flags := []string{command, "--format", "json"}
+		if command != "explain" {
+			flags = append(flags, "--gpu", "8xH100-80GB")
+		}
+		cmd := exec.Command(b.program, slices.Concat(flags, []string{"--"}, job.argv)...)
+		cmd.Dir = job.folder
+		cmd.Env = []string{"PATH=" + b.bin + ":/usr/bin:/bin", "HOME=" + t.TempDir(), "OOMGUARD_TEST_FAULT=" + fault}
+		var words bytes.Buffer
+		cmd.Stderr = &words
+		out, err := cmd.Output()
+		if cmd.ProcessState == nil {
+			t.Fatal(err)
+		}
+		if len(out) > 0 {
+			if err := json.Unmarshal(out, &document); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		}
+		return document, cmd.ProcessState.ExitCode(), words.String()
+	}
+	for _, part := range b.parts(t, job) {
+		for _, command := range []string{"explain", "check", "estimate"} {
+			t.Run(command+" "+part, func(t *testing.T) {
+				t.Parallel()
+				document, status, stderr := answer(t, command, part+"=panic")
+				if status == 1 || strings.Contains(stderr, "goroutine") {
+					t.Errorf("status %d: %s", status, stderr)
+				}
+				settings, _ := document["job"].(map[string]any)
+				launcher, _ := settings["launcher"].(map[string]any)
+				late := []string{"reading the model", "reading the settings of hf-trainer", "reading the defaults", "reading which framework it is"}
+				if command == "explain" && slices.Contains(late, part) && (launcher["value"] != "torchrun" || !strings.Contains(stderr, part)) {
+					t.Errorf("launcher %v: %s", launcher, stderr)
+				}
+			})
+		}
+	}
+}
+
 // ownParts are done in the process that starts the command and hands its status on: there nothing can survive the end of the process, so
 // they are kept small.
 func ownParts() []string {

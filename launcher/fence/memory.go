@@ -22,7 +22,7 @@ func LimitMemory(bytes uint64) (stop func()) {
 			metrics.Read(sample)
 			if sample[0].Value.Uint64() > bytes {
 				fmt.Fprintf(os.Stderr, "more than %d MiB of memory were needed\n", bytes>>20)
-				os.Exit(exitMemory)
+				os.Exit(exitMemory) //nolint:forbidigo // nothing else stops a part that takes more and more
 			}
 			select {
 			case <-stopped:
