@@ -58,6 +58,7 @@ func newApp(env environment) *cli.App {
 	}
 	for _, c := range app.Commands {
 		c.OnUsageError = onUsageError
+		c.HideHelpCommand = true // its words "help" and "h" are those of the wrapped command
 	}
 	return app
 }
