@@ -79,12 +79,14 @@ func runAction(ctx context.Context, env environment, c *cli.Context, o runOption
 		return err
 	}
 	defer devices.Close()
-	s := &session{
-		env: env, cli: c, argv: argv, options: o, devices: lookOnce(ctx, devices), scrub: monitor.NewScrubber(env.environ, argv),
-	}
+	s := &session{env: env, cli: c, argv: argv, options: o, devices: lookOnce(ctx, devices)}
 	defer s.adviser.close()
 	if err := s.advise(); err != nil {
 		return err
+	}
+	s.scrub = within(s, "learning the secrets", nil, func() *monitor.Scrubber { return monitor.NewScrubber(env.environ, argv) })
+	if s.scrub == nil {
+		s.advice.Store = nil // nothing may be written that could hold a secret
 	}
 	return s.launch(devices)
 }

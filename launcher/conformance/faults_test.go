@@ -291,7 +291,7 @@ func TestFaultsInAnswers(t *testing.T) {
 // they are kept small.
 func ownParts() []string {
 	return []string{
-		"looking at the GPUs", "preparing the recording", "comparing the environments", "starting the recording", "recording device samples",
+		"looking at the GPUs", "learning the secrets", "preparing the recording", "comparing the environments", "starting the recording", "recording device samples",
 		"recording stage records", "ending the recording", "writing down the end", "removing the private folder", "noting its own faults",
 	}
 }
