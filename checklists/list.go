@@ -58,14 +58,14 @@ func Builtin() []string {
 }
 
 // Load reads a built-in checklist by its name, or a team's own from a file (YAML). A file may extend a built-in list or another
-// file (relative to itself): it then inherits every entry, changes the severity and the thresholds of those it lists again,
+// file (relative to itself; readFile reads it, at most limit bytes): it then inherits every entry, changes the severity and the thresholds of those it lists again,
 // appends the ones that are new, and leaves out those under drop. Errors name file, line and remedy.
-func Load(nameOrFile string, readFile func(string) ([]byte, error)) (List, error) {
+func Load(nameOrFile string, readFile func(path string, limit int64) ([]byte, error)) (List, error) {
 	return loader{readFile: readFile}.load(nameOrFile)
 }
 
 type loader struct {
-	readFile func(string) ([]byte, error)
+	readFile func(path string, limit int64) ([]byte, error)
 	chain    []string // lists being loaded, outermost first
 }
 
@@ -105,16 +105,13 @@ func (l loader) read(nameOrFile string) ([]byte, string, error) {
 		data, err := builtin.ReadFile(nameOrFile + ".yaml")
 		return data, nameOrFile + ".yaml", err
 	}
-	data, err := l.readFile(nameOrFile)
+	data, err := l.readFile(nameOrFile, maxFileBytes)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, "", fmt.Errorf("no checklist %q: it is not a file, and the built-in ones are: %s: %w",
 			nameOrFile, strings.Join(Builtin(), ", "), err)
 	case err != nil:
 		return nil, "", fmt.Errorf("read checklist %s (it must be a readable YAML file): %w", nameOrFile, err)
-	case len(data) > maxFileBytes:
-		return nil, "", fmt.Errorf("checklist %s has %d bytes; a checklist has at most %d: is it the right file?",
-			nameOrFile, len(data), maxFileBytes)
 	}
 	return data, nameOrFile, nil
 }

@@ -9,12 +9,14 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"oomguard/launcher/files"
 )
 
 // files is a readFile over a few texts.
-type files map[string]string
+type lists map[string]string
 
-func (f files) read(name string) ([]byte, error) {
+func (f lists) read(name string, _ int64) ([]byte, error) {
 	text, ok := f[name]
 	if !ok {
 		return nil, fmt.Errorf("open %s: %w", name, fs.ErrNotExist)
@@ -24,7 +26,7 @@ func (f files) read(name string) ([]byte, error) {
 
 func TestLoadBuiltin(t *testing.T) {
 	for _, name := range Builtin() {
-		list, err := Load(name, files{}.read)
+		list, err := Load(name, lists{}.read)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +42,7 @@ func TestLoadBuiltin(t *testing.T) {
 }
 
 func TestLoadExtends(t *testing.T) {
-	f := files{
+	f := lists{
 		"lists/base.yaml": "title: Base\nchecks:\n  - {id: a, severity: warn, with: {low: 1, high: 2}}\n  - id: b\n  - id: c\n",
 		"lists/team.yaml": "extends: base.yaml\nchecks:\n  - id: a\n    with: {high: 5}\n  - {id: d, severity: warn}\n  - {id: b, severity: warn}\ndrop: [c]\n",
 		"lists/own.yaml":  "name: ours\ntitle: Ours\nextends: team.yaml\n",
@@ -68,7 +70,7 @@ func TestLoadExtendsBuiltin(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := base.Entries[len(base.Entries)-1].ID
-	list, err := Load("dir/team.yaml", files{"dir/team.yaml": "extends: pretraining\ndrop: [" + last + "]"}.read)
+	list, err := Load("dir/team.yaml", lists{"dir/team.yaml": "extends: pretraining\ndrop: [" + last + "]"}.read)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,12 +108,11 @@ func TestLoadErrors(t *testing.T) {
 		{"extends nothing there", "extends: other.yaml\n", []string{"team.yaml extends other.yaml", "built-in ones are: ", "pretraining"}},
 		{"two documents", "checks:\n  - id: a\n---\nchecks: []\n", []string{"more than one"}},
 		{"not UTF-8", "title: \xff\xfe\n", []string{"not UTF-8"}},
-		{"huge", strings.Repeat("#", maxFileBytes+1), []string{"bytes"}},
 		{"alias to itself", "checks: &x\n  - *x\n", []string{"team.yaml"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := Load("team.yaml", files{"team.yaml": tt.yaml}.read)
+			_, err := Load("team.yaml", lists{"team.yaml": tt.yaml}.read)
 			if err == nil {
 				t.Fatal("accepted")
 			}
@@ -126,10 +127,17 @@ func TestLoadErrors(t *testing.T) {
 
 func TestLoadUnreadable(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := Load(dir, os.ReadFile); err == nil || !strings.Contains(err.Error(), "must be a readable YAML file") {
+	huge := filepath.Join(dir, "huge.yaml")
+	if err := os.WriteFile(huge, []byte(strings.Repeat("#", maxFileBytes+1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(huge, files.Read); err == nil || !strings.Contains(err.Error(), "more than 1 MiB") {
+		t.Errorf("a huge file: %v", err)
+	}
+	if _, err := Load(dir, files.Read); err == nil || !strings.Contains(err.Error(), "must be a readable YAML file") {
 		t.Errorf("a directory: %v", err)
 	}
-	_, err := Load(filepath.Join(dir, "none"), os.ReadFile)
+	_, err := Load(filepath.Join(dir, "none"), files.Read)
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "built-in ones are: ") {
 		t.Errorf("a missing file: %v", err)
 	}
@@ -148,7 +156,7 @@ func FuzzLoad(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		list, err := Load("fuzz.yaml", files{"fuzz.yaml": text}.read)
+		list, err := Load("fuzz.yaml", lists{"fuzz.yaml": text}.read)
 		if err != nil {
 			if !strings.Contains(err.Error(), "fuzz.yaml") {
 				t.Errorf("error does not name the file: %v", err)

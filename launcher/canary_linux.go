@@ -3,7 +3,6 @@ package launcher
 import (
 	"bytes"
 	"errors"
-	"os"
 	"os/exec"
 	"runtime"
 	"strconv"
@@ -100,7 +99,7 @@ func (c *canary) got(s unix.Signal) bool {
 
 // pending is the set of signals that wait for a process as a whole (ShdPnd of /proc/PID/status: bit N-1 for signal N).
 func pending(pid int) uint64 {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	data, err := readProc("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
 		return 0
 	}

@@ -2,10 +2,9 @@ package launcher
 
 import (
 	"encoding/json"
-	"io"
-	"os"
 	"strings"
-	"syscall"
+
+	"oomguard/launcher/files"
 )
 
 // RankError is the exception with which a rank ended, as it described it in its error file. The text is the script's own and may hold
@@ -24,16 +23,9 @@ func withErrors(ranks []RankExit) []RankExit {
 		if r.ErrorFile == "" || r.Known && r.Code == 0 {
 			continue
 		}
-		f, err := os.OpenFile(r.ErrorFile, os.O_RDONLY|syscall.O_NONBLOCK, 0) // so that it does not wait, should it be a named pipe
-		if err != nil {
-			continue // it wrote none
+		if text, err := files.Read(r.ErrorFile, maxErrorFile); err == nil { // otherwise it wrote none
+			ranks[i].Error = parseErrorFile(text)
 		}
-		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
-			if text, err := io.ReadAll(io.LimitReader(f, maxErrorFile)); err == nil {
-				ranks[i].Error = parseErrorFile(text)
-			}
-		}
-		f.Close()
 	}
 	return ranks
 }

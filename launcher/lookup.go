@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"oomguard/launcher/files"
 )
 
 // defaultPath is searched when the child has no PATH, as execvp(3) of the GNU C library does (confstr _CS_PATH).
@@ -78,13 +79,12 @@ func inside(dir, name string) string {
 // interpreter returns what the first line of a script names, "" for anything but a script. Linux reads at most 256 bytes of it
 // (BINPRM_BUF_SIZE, include/uapi/linux/binfmts.h).
 func interpreter(file string) string {
-	f, err := os.Open(file)
+	head, err := files.Head(file, 256) // a longer line than the kernel reads is cut, as the kernel does
 	if err != nil {
 		return ""
 	}
-	defer f.Close()
-	line, _ := bufio.NewReaderSize(f, 256).ReadSlice('\n') // a longer line than the kernel reads is cut, as the kernel does
-	name, found := strings.CutPrefix(string(line), "#!")
+	line, _, _ := strings.Cut(string(head), "\n")
+	name, found := strings.CutPrefix(line, "#!")
 	words := strings.Fields(name)
 	if !found || len(words) == 0 {
 		return ""

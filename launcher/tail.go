@@ -3,7 +3,10 @@ package launcher
 import (
 	"io"
 	"os"
+	"path/filepath"
 	"sync"
+
+	"oomguard/launcher/files"
 )
 
 // tailBytes is how much of the output's end is kept at least; twice as much at most.
@@ -19,7 +22,7 @@ type tail struct {
 
 func newTail(path string) *tail {
 	t := &tail{path: path}
-	t.open(os.O_APPEND) // another relay may have begun it
+	t.open(false) // another relay may have begun it
 	if t.file != nil {
 		if info, err := t.file.Stat(); err == nil {
 			t.size = int(info.Size())
@@ -28,12 +31,22 @@ func newTail(path string) *tail {
 	return t
 }
 
-func (t *tail) open(how int) {
-	f, err := os.OpenFile(t.path, os.O_WRONLY|os.O_CREATE|how, 0o600)
+// open goes on with the file, or begins a new one when it is full.
+func (t *tail) open(full bool) {
+	t.file, t.size = nil, 0
+	folder, err := files.OpenFolder(filepath.Dir(t.path))
 	if err != nil {
-		f = nil
+		return
 	}
-	t.file, t.size = f, 0
+	defer folder.Close()
+	if name := filepath.Base(t.path); full && folder.Rename(name, name+".1") != nil {
+		return
+	}
+	if t.file, err = folder.Append(filepath.Base(t.path)); err != nil {
+		t.file = nil
+		return
+	}
+	_ = files.Share(t.file) // as long as we write, the folder is in use; where there are no locks it is not cleared either
 }
 
 func (t *tail) write(data []byte) {
@@ -44,11 +57,7 @@ func (t *tail) write(data []byte) {
 	}
 	if t.size+len(data) > tailBytes {
 		_ = t.file.Close()
-		if os.Rename(t.path, t.path+".1") != nil {
-			t.file = nil
-			return
-		}
-		if t.open(os.O_TRUNC); t.file == nil {
+		if t.open(true); t.file == nil {
 			return
 		}
 	}
@@ -64,7 +73,7 @@ func (t *tail) write(data []byte) {
 func ReadTail(path string) string {
 	var text []byte
 	for _, name := range []string{path + ".1", path} {
-		f, err := os.Open(name)
+		f, err := files.OpenOwn(name)
 		if err != nil {
 			continue
 		}

@@ -29,14 +29,10 @@ func stageIndex(stage string) int {
 // Load rebuilds the recording of a run from its folder; it works for a run that goes on, ended, or was cut off.
 func Load(store *Store) (*Recording, error) {
 	rec := &Recording{}
-	paths, err := filepath.Glob(filepath.Join(store.Dir, stagesDir, "*.jsonl"))
-	if err != nil {
-		return nil, fmt.Errorf("list the stage records: %w", err)
-	}
-	for _, path := range paths {
-		events, lost, err := probe.ReadFile(path)
+	for _, name := range store.stageFiles() {
+		events, lost, err := probe.ReadFile(filepath.Join(store.Dir, stagesDir, name))
 		if err != nil {
-			rec.Missing = append(rec.Missing, fmt.Sprintf("stage records of %s: %v", filepath.Base(path), err))
+			rec.Missing = append(rec.Missing, fmt.Sprintf("stage records of %s: %v", name, err))
 			continue
 		}
 		if r, seen, ok := foldRank(events); ok {
@@ -55,6 +51,16 @@ func Load(store *Store) (*Recording, error) {
 	rec.addUnprobed(devices.procs)
 	rec.finish()
 	return rec, nil
+}
+
+// stageFiles are the names of the ranks' files.
+func (s *Store) stageFiles() []string {
+	f, err := s.folder(stagesDir)
+	if err != nil {
+		return nil // nothing was recorded
+	}
+	defer f.Close()
+	return probeFiles(f)
 }
 
 // addUnprobed adds the ranks of which only the resident memory was seen from outside.

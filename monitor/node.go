@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"oomguard/launcher/files"
 )
 
 // Node is the part of a run that one oomguard watches, where several of them record one run: one a node, or one a task.
@@ -63,7 +65,7 @@ const rendezvousTimeout = 900 * time.Second
 // is a later one (in a Slurm step, the second command of a script), unless the others of the run still go on without this node.
 func JoinRun(root string, now time.Time, node Node) (*Store, Node, error) {
 	links := filepath.Join(root, joinDir)
-	if err := os.MkdirAll(links, 0o755); err != nil {
+	if err := ensure(links); err != nil {
 		return nil, node, fmt.Errorf("make the run folder: %w (choose another place with --dir or OOMGUARD_DIR)", err)
 	}
 	key := fileName(node.Key)
@@ -97,7 +99,7 @@ func JoinRun(root string, now time.Time, node Node) (*Store, Node, error) {
 // newest is the latest generation of a key.
 func newest(links, key string) int {
 	latest := 1
-	entries, _ := os.ReadDir(links)
+	entries, _ := files.List(links)
 	for _, e := range entries {
 		if after, ok := strings.CutPrefix(e.Name(), key+countMark); ok {
 			if n, err := strconv.Atoi(after); err == nil {
@@ -125,7 +127,16 @@ func agree(root, name string, now time.Time) (string, error) {
 		base = name
 	}
 	dir := filepath.Join(root, base)
-	return dir, os.MkdirAll(dir, 0o755)
+	return dir, ensure(dir)
+}
+
+// ensure makes a folder where it is missing. It must not be a link.
+func ensure(dir string) error {
+	f, err := files.EnsureFolder(dir)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // claim makes the node's own folder in that of the run; nil when this is not the node's run.
@@ -141,9 +152,10 @@ func claim(run, links string, node Node) (store *Store, restart int, err error) 
 			name += countMark + strconv.Itoa(restart)
 		}
 		dir := filepath.Join(run, name)
-		err := os.Mkdir(dir, 0o755)
+		store := &Store{Dir: dir, Run: run}
+		err := store.make()
 		if err == nil {
-			return &Store{Dir: dir, Run: run}, restart, os.MkdirAll(filepath.Join(dir, stagesDir), 0o755)
+			return store, restart, nil
 		}
 		if !errors.Is(err, fs.ErrExist) {
 			return nil, 0, err
@@ -190,15 +202,12 @@ func silent(run string, parts []string, links string) bool {
 
 // fileTime is the time now by the clock of a folder's file system.
 func fileTime(dir string) (time.Time, error) {
-	f, err := os.CreateTemp(dir, "clock-*")
+	f, err := files.OpenFolder(dir)
 	if err != nil {
 		return time.Time{}, err
 	}
-	info, err := f.Stat()
-	if err := errors.Join(err, f.Close(), os.Remove(f.Name())); err != nil {
-		return time.Time{}, err
-	}
-	return info.ModTime(), nil
+	defer f.Close()
+	return f.Clock()
 }
 
 // awaited tells whether another part of the run has not ended: it goes on, waiting for this node to come back.
@@ -254,7 +263,7 @@ func fileName(text string) string {
 
 // folders are the names of the node folders in a run's folder.
 func (s *Store) folders() []string {
-	entries, err := os.ReadDir(s.Dir)
+	entries, err := files.List(s.Dir)
 	if err != nil {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"oomguard/launcher/files"
 	"oomguard/monitor/gpu"
 )
 
@@ -161,9 +162,15 @@ next:
 	return a
 }
 
+// What is read at most: thinning keeps a run of any length far below, and a line for 16 GPUs with 100 processes each is below 200 KiB.
+const (
+	maxSamples    = 256 << 20
+	maxSampleLine = 1 << 20
+)
+
 // readSamples calls each for every whole line of samples.jsonl; a torn last line (the machine lost power) is passed over.
 func readSamples(dir string, each func(sample)) error {
-	f, err := os.Open(filepath.Join(dir, samplesFile))
+	f, err := files.OpenOwn(filepath.Join(dir, samplesFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -171,17 +178,18 @@ func readSamples(dir string, each func(sample)) error {
 		return fmt.Errorf("read the samples: %w", err)
 	}
 	defer f.Close()
-	lines := bufio.NewReaderSize(f, 1<<16)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if err != nil {
-			return nil
-		}
+	lines := bufio.NewScanner(io.LimitReader(f, maxSamples))
+	lines.Buffer(nil, maxSampleLine)
+	for lines.Scan() {
 		var s sample
-		if json.Unmarshal(line, &s) == nil {
+		if json.Unmarshal(lines.Bytes(), &s) == nil {
 			each(s)
 		}
 	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read the samples: %w", err)
+	}
+	return nil
 }
 
 func unixSeconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }

@@ -6,11 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sort"
 	"strings"
 	"time"
+
+	"oomguard/launcher/files"
 )
 
 // Names of the files of a run folder. Everything but run.json and the reports is append-only, so that a machine that loses power
@@ -20,6 +23,9 @@ const (
 	samplesFile = "samples.jsonl"
 	stagesDir   = "stages"
 )
+
+// maxMeta is far above any run.json: that of a node of 16 ranks has less than 1 MiB.
+const maxMeta = 64 << 20
 
 // folderTime begins a run folder's name, so that names sort by time.
 const folderTime = "20060102T150405.000Z"
@@ -37,11 +43,68 @@ func CreateRun(root string, now time.Time) (*Store, error) {
 	if _, err := rand.Read(id[:]); err != nil {
 		return nil, fmt.Errorf("make a run id: %w", err)
 	}
-	dir := filepath.Join(root, now.UTC().Format(folderTime)+"-"+hex.EncodeToString(id[:]))
-	if err := os.MkdirAll(filepath.Join(dir, stagesDir), 0o755); err != nil {
+	s := &Store{Dir: filepath.Join(root, now.UTC().Format(folderTime)+"-"+hex.EncodeToString(id[:]))}
+	if err := files.Ensure(root); err != nil {
 		return nil, fmt.Errorf("make the run folder: %w (choose another place with --dir or OOMGUARD_DIR)", err)
 	}
-	return &Store{Dir: dir}, nil
+	if err := s.make(); err != nil {
+		return nil, fmt.Errorf("make the run folder: %w (choose another place with --dir or OOMGUARD_DIR)", err)
+	}
+	return s, nil
+}
+
+// TempRoot is where runs are recorded when their own root cannot be written: a folder of this user's among the temporary files, which
+// are everybody's.
+func TempRoot() (string, error) {
+	f, err := files.EnsureFolder(filepath.Join(os.TempDir(), fmt.Sprintf("oomguard-runs-%d", os.Geteuid())))
+	if err != nil {
+		return "", fmt.Errorf("make a folder for the run among the temporary files: %w", err)
+	}
+	defer f.Close()
+	if err := f.Private(); err != nil {
+		return "", fmt.Errorf("make a folder for the run among the temporary files: %w", err)
+	}
+	return f.Path(), nil
+}
+
+// make makes the folder, which must be new.
+func (s *Store) make() error {
+	dir, err := files.NewFolder(s.Dir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	stages, err := dir.Make(stagesDir)
+	if err != nil {
+		return err
+	}
+	return stages.Close()
+}
+
+// folder opens the run's folder, or one in it, for reading.
+func (s *Store) folder(sub ...string) (*files.Folder, error) {
+	f, err := files.OpenFolder(s.Dir)
+	for _, name := range sub {
+		if err != nil {
+			break
+		}
+		above := f
+		f, err = above.Folder(name)
+		err = errors.Join(err, above.Close())
+	}
+	return f, err
+}
+
+// writable is folder for writing: it must be ours.
+func (s *Store) writable(sub ...string) (*files.Folder, error) {
+	f, err := s.folder(sub...)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Ours(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // ID is the name of the run's folder.
@@ -54,8 +117,12 @@ func (s *Store) ID() string {
 
 // recorded tells whether there is a run in the folder.
 func (s *Store) recorded() bool {
-	_, err := os.Stat(filepath.Join(s.Dir, metaFile))
-	return err == nil
+	f, err := s.folder()
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return f.Has(metaFile)
 }
 
 // WriteJSON writes one document of the run folder as a whole: to a temporary name first, so that a reader never sees half of it.
@@ -69,11 +136,12 @@ func (s *Store) WriteJSON(name string, value any) error {
 
 // WriteFile is WriteJSON for bytes that are ready.
 func (s *Store) WriteFile(name string, data []byte) error {
-	path := filepath.Join(s.Dir, name)
-	if err := os.WriteFile(path+".tmp", data, 0o644); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
+	f, err := s.writable()
+	if err == nil {
+		defer f.Close()
+		err = f.Write(name, data)
 	}
-	if err := os.Rename(path+".tmp", path); err != nil {
+	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	return nil
@@ -83,19 +151,28 @@ func (s *Store) WriteFile(name string, data []byte) error {
 func (s *Store) WriteMeta(meta any) error { return s.WriteJSON(metaFile, meta) }
 
 // ReadMeta reads run.json into meta.
-func (s *Store) ReadMeta(meta any) error { return s.ReadJSON(metaFile, meta) }
+func (s *Store) ReadMeta(meta any) error { return s.ReadJSON(metaFile, maxMeta, meta) }
 
-// ReadJSON reads what WriteJSON wrote.
-func (s *Store) ReadJSON(name string, value any) error {
-	path := filepath.Join(s.Dir, name)
-	data, err := os.ReadFile(path)
+// ReadJSON reads what WriteJSON wrote, unless it has more than limit bytes.
+func (s *Store) ReadJSON(name string, limit int64, value any) error {
+	data, err := s.ReadFile(name, limit)
 	if err != nil {
 		return fmt.Errorf("read the run: %w", err)
 	}
 	if err := json.Unmarshal(data, value); err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
+		return fmt.Errorf("read %s: %w", filepath.Join(s.Dir, name), err)
 	}
 	return nil
+}
+
+// ReadFile reads what WriteFile wrote, unless it has more than limit bytes.
+func (s *Store) ReadFile(name string, limit int64) ([]byte, error) {
+	f, err := s.folder()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Read(name, limit)
 }
 
 // ErrNoRun says that there is no such run.
@@ -105,7 +182,7 @@ var ErrNoRun = errors.New("no such run")
 // under root, or the unique end of its name.
 func Open(root, name string) (*Store, error) {
 	if name != "" && name != "last" {
-		for _, dir := range []string{filepath.Clean(name), filepath.Join(root, name)} {
+		for _, dir := range []string{throughLinks(name), throughLinks(filepath.Join(root, name))} {
 			if r := (&Store{Dir: dir}); r.recorded() || len(r.Nodes()) > 0 {
 				return r, nil
 			}
@@ -136,9 +213,20 @@ func Open(root, name string) (*Store, error) {
 	return nil, fmt.Errorf("%w: %q fits %d runs under %s; give more of the name", ErrNoRun, name, len(found), root)
 }
 
+// throughLinks is where a name leads that a person gave.
+func throughLinks(name string) string {
+	name = filepath.Clean(name)
+	if info, err := os.Lstat(name); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		if target, err := filepath.EvalSymlinks(name); err == nil {
+			return target
+		}
+	}
+	return name
+}
+
 // List gives the runs under root, oldest first. A root that does not exist holds none.
 func List(root string) ([]*Store, error) {
-	entries, err := os.ReadDir(root)
+	entries, err := files.List(root)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -155,10 +243,15 @@ func List(root string) ([]*Store, error) {
 	return runs, nil
 }
 
-// appendFile opens a file of the run folder for appending, below sub ("" for the folder itself).
+// appendFile opens a file of the run folder for appending: folders, and the file's name.
 func (s *Store) appendFile(elem ...string) (*os.File, error) {
-	path := filepath.Join(append([]string{s.Dir}, elem...)...)
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	last := len(elem) - 1
+	dir, err := s.writable(elem[:last]...)
+	if err != nil {
+		return nil, fmt.Errorf("record the run: %w", err)
+	}
+	defer dir.Close()
+	f, err := dir.Append(elem[last])
 	if err != nil {
 		return nil, fmt.Errorf("record the run: %w", err)
 	}

@@ -4,15 +4,14 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"oomguard/launcher/fence"
+	"oomguard/launcher/files"
 	"oomguard/monitor/gpu"
 )
 
@@ -66,7 +65,7 @@ func Watch(cfg Config) *Watcher {
 		w.guard("device samples", func() { w.sampleLoop(ctx) })
 	}
 	if cfg.ProbeDir != "" {
-		w.copier = &copier{from: cfg.ProbeDir, store: cfg.Store, scrub: cfg.Scrub, read: map[string]int64{}}
+		w.copier = newCopier(cfg.ProbeDir, cfg.Store, cfg.Scrub)
 		w.guard("stage records", func() { w.copyLoop(ctx) })
 	}
 	return w
@@ -94,7 +93,7 @@ func (w *Watcher) Stop() []string {
 	}
 	if w.copier != nil {
 		w.copier.poll()
-		w.notes = append(w.notes, w.copier.notes()...)
+		w.notes = append(w.notes, w.copier.close()...)
 	}
 	if w.writer != nil {
 		w.writer.flush()
@@ -176,7 +175,7 @@ func sampleDevice(d gpu.Device, owns func(int) bool) deviceSample {
 
 // peakResident is VmHWM of a process in bytes, 0 when it is gone.
 func peakResident(pid int) int64 {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	data, err := files.Read("/proc/"+strconv.Itoa(pid)+"/status", 1<<16)
 	if err != nil {
 		return 0
 	}
@@ -193,94 +192,4 @@ func peakResident(pid int) int64 {
 		return 0
 	}
 	return kib << 10
-}
-
-// copier carries what the ranks' probes append into the run folder, whole lines only.
-type copier struct {
-	from  string
-	store *Store
-	scrub *Scrubber
-	read  map[string]int64 // bytes taken so far, by file name
-	err   error
-}
-
-// maxCopy bounds what one poll takes from one file; the rest comes with the next poll.
-const maxCopy = 8 << 20
-
-func (c *copier) poll() {
-	entries, err := os.ReadDir(c.from)
-	if err != nil {
-		c.err = err
-		return
-	}
-	for _, e := range entries {
-		if e.Type().IsRegular() && strings.HasSuffix(e.Name(), ".jsonl") {
-			if err := c.take(e.Name()); err != nil {
-				c.err = err
-			}
-		}
-	}
-}
-
-func (c *copier) take(name string) error {
-	f, err := os.Open(filepath.Join(c.from, name))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	for {
-		data, err := io.ReadAll(io.NewSectionReader(f, c.read[name], maxCopy))
-		if err != nil {
-			return err
-		}
-		end := bytes.LastIndexByte(data, '\n') + 1
-		if end == 0 {
-			return nil
-		}
-		out, err := c.store.appendFile(stagesDir, name)
-		if err != nil {
-			return err
-		}
-		_, err = out.Write(c.scrub.jsonLines(data[:end]))
-		if closeErr := out.Close(); err == nil {
-			err = closeErr
-		}
-		if err != nil {
-			return err
-		}
-		c.read[name] += int64(end)
-		if len(data) < maxCopy {
-			return nil
-		}
-	}
-}
-
-func (c *copier) notes() []string {
-	if c.err == nil {
-		return nil
-	}
-	return []string{fmt.Sprintf("stage records may be incomplete: %v", c.err)}
-}
-
-// Adopt copies what a probe left in its own folder after oomguard was killed, so that a report made later has all of it. It does
-// nothing when the folder is gone.
-func Adopt(store *Store, probeDir string, scrub *Scrubber) error {
-	if _, err := os.Stat(probeDir); probeDir == "" || err != nil {
-		return nil
-	}
-	c := &copier{from: probeDir, store: store, scrub: scrub, read: map[string]int64{}}
-	entries, err := os.ReadDir(probeDir)
-	if err != nil {
-		return fmt.Errorf("adopt the probe's records: %w", err)
-	}
-	for _, e := range entries {
-		// what was copied before is a scrubbed prefix, so the sizes differ: take the file anew as a whole
-		if strings.HasSuffix(e.Name(), ".jsonl") {
-			if err := os.RemoveAll(filepath.Join(store.Dir, stagesDir, e.Name())); err != nil {
-				return fmt.Errorf("adopt the probe's records: %w", err)
-			}
-		}
-	}
-	c.poll()
-	return c.err
 }

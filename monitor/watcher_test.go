@@ -103,8 +103,7 @@ func TestWatcherSurvivesItsOwnFaults(t *testing.T) {
 	}
 }
 
-// TestCopierTakesWholeLines: what a rank is writing just now waits for its end; secrets do not get into the run folder; after oomguard was
-// killed, the rest is adopted from where the rank left it.
+// TestCopierTakesWholeLines: what a rank is writing just now waits for its end; secrets do not get into the run folder.
 func TestCopierTakesWholeLines(t *testing.T) {
 	store, probes := newStore(t), t.TempDir()
 	file := filepath.Join(probes, "rank-0.0.5.jsonl")
@@ -128,7 +127,7 @@ func TestCopierTakesWholeLines(t *testing.T) {
 		}
 		return string(data)
 	}
-	c := &copier{from: probes, store: store, scrub: scrub, read: map[string]int64{}}
+	c := newCopier(probes, store, scrub)
 	write(`{"e":"hello","q":1,"rank":0,"pid":5,"mem":"rss","a":1000}` + "\n" + `{"e":"w",`)
 	c.poll()
 	if got := copied(); strings.Count(got, "\n") != 1 || strings.Contains(got, `"w"`) {
@@ -140,8 +139,9 @@ func TestCopierTakesWholeLines(t *testing.T) {
 		t.Errorf("copied %q", got)
 	}
 	write(`{"e":"bye","q":4,"st":9}` + "\n")
-	if err := Adopt(store, probes, scrub); err != nil {
-		t.Fatal(err)
+	c.poll()
+	if notes := c.close(); len(notes) > 0 {
+		t.Errorf("notes %q", notes)
 	}
 	rec, err := Load(store)
 	if err != nil || len(rec.Ranks) != 1 {
@@ -150,9 +150,6 @@ func TestCopierTakesWholeLines(t *testing.T) {
 	r := rec.Ranks[0]
 	if !r.Ended || r.Steps != 9 || r.Exception == nil || r.Exception.Message != Redacted || r.LostEvents != 0 || r.Stages[0].AllocatedBytes != 2000 {
 		t.Errorf("rank %+v", r)
-	}
-	if err := Adopt(store, filepath.Join(probes, "gone"), scrub); err != nil {
-		t.Errorf("a folder that is gone: %v", err)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -35,7 +34,7 @@ const unlimited = int64(1) << 62
 // sees its own group as the root, while /proc/self/cgroup may name a path that is not mounted: those levels are passed over.
 func (h *Host) readCgroup(root string) error {
 	file := filepath.Join(root, "proc/self/cgroup")
-	data, err := os.ReadFile(file)
+	data, err := readSystem(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // a kernel without control groups sets no limit
 	}
@@ -86,7 +85,7 @@ func (c cgroupFiles) read(dir string) (limit, usage int64, err error) {
 	if err != nil {
 		return limit, 0, err
 	}
-	stat, err := os.ReadFile(filepath.Join(dir, "memory.stat"))
+	stat, err := readSystem(filepath.Join(dir, "memory.stat"))
 	if err != nil {
 		return limit, usage, nil // without it all usage counts, which errs on the safe side
 	}
@@ -99,7 +98,7 @@ func (c cgroupFiles) read(dir string) (limit, usage int64, err error) {
 
 // readCount reads a file of one number; 0 when it is absent, "max", or v1's unlimited.
 func readCount(file string) (int64, error) {
-	data, err := os.ReadFile(file)
+	data, err := readSystem(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}

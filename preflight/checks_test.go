@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"oomguard/checklists"
+	"oomguard/launcher/files"
 	"oomguard/preflight/allocconf"
 	"oomguard/preflight/estimate"
 	"oomguard/preflight/job"
@@ -113,7 +114,7 @@ func TestJudgements(t *testing.T) {
 }
 
 func TestHealthyPassesEveryCheck(t *testing.T) {
-	list, err := checklists.Load("pretraining", os.ReadFile)
+	list, err := checklists.Load("pretraining", files.Read)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +151,7 @@ func TestEveryStatusIsReached(t *testing.T) {
 // TestEveryVerdictIsExplained mixes the changes of the table at random: whatever the facts, each verdict says what was found, and
 // each that is not a pass what to do.
 func TestEveryVerdictIsExplained(t *testing.T) {
-	list, err := checklists.Load("pretraining", os.ReadFile)
+	list, err := checklists.Load("pretraining", files.Read)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +183,7 @@ func TestEveryVerdictIsExplained(t *testing.T) {
 
 // TestNothingKnown: the checks judge the zero facts too, and refuse nothing because of mere ignorance.
 func TestNothingKnown(t *testing.T) {
-	list, err := checklists.Load("pretraining", os.ReadFile)
+	list, err := checklists.Load("pretraining", files.Read)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +202,7 @@ func TestNothingKnown(t *testing.T) {
 
 // TestChecklistMatchesCode: the built-in list names every check once, and spells out every threshold with its default.
 func TestChecklistMatchesCode(t *testing.T) {
-	list, err := checklists.Load("pretraining", os.ReadFile)
+	list, err := checklists.Load("pretraining", files.Read)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +234,7 @@ func TestChecklistMatchesCode(t *testing.T) {
 // TestSixQuestionsNeverRefuse: the user's own questions are answered, and a run is never refused for them.
 func TestSixQuestionsNeverRefuse(t *testing.T) {
 	six := []string{"total-estimated", "parts-measured", "bottleneck-known", "remedy-chosen", "headroom-kept", "remedy-tried-small"}
-	list, err := checklists.Load("pretraining", os.ReadFile)
+	list, err := checklists.Load("pretraining", files.Read)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +261,7 @@ func TestRefusedOutcomeText(t *testing.T) {
 	f.AllocProblems = []allocconf.Problem{{Severity: "fail", Key: "expandeable_segments", Text: "no such option", Remedy: "write expandable_segments"}}
 	f.Command.Err = errors.New("executable file not found in $PATH")
 	f.History = nil
-	list, err := checklists.Load("pretraining", os.ReadFile)
+	list, err := checklists.Load("pretraining", files.Read)
 	if err != nil {
 		t.Fatal(err)
 	}

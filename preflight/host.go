@@ -12,6 +12,8 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 	"golang.org/x/sys/unix"
+
+	"oomguard/launcher/files"
 )
 
 // Host is this machine apart from its GPUs. Zero means unknown.
@@ -66,7 +68,7 @@ func GatherHost(root string) (Host, error) {
 	var err error
 	h.ShmTotalBytes, h.ShmFreeBytes, err = diskSpace(filepath.Join(root, "dev/shm"))
 	note(err)
-	release, err := os.ReadFile(filepath.Join(root, "proc/sys/kernel/osrelease"))
+	release, err := readSystem(filepath.Join(root, "proc/sys/kernel/osrelease"))
 	note(err)
 	h.OSRelease = strings.TrimSpace(string(release))
 	h.WSL = strings.Contains(strings.ToLower(h.OSRelease), "microsoft")
@@ -97,8 +99,11 @@ func present(root string, patterns ...string) []string {
 	return out
 }
 
+// readSystem reads a file of the kernel's, which says its size to be 0.
+func readSystem(file string) ([]byte, error) { return files.Read(file, 1<<20) }
+
 func (h *Host) readMeminfo(file string) error {
-	data, err := os.ReadFile(file)
+	data, err := readSystem(file)
 	if err != nil {
 		return err
 	}
@@ -119,7 +124,7 @@ func (h *Host) readMeminfo(file string) error {
 }
 
 func (h *Host) readLimits(file string) error {
-	data, err := os.ReadFile(file)
+	data, err := readSystem(file)
 	if err != nil {
 		return err
 	}
@@ -168,7 +173,7 @@ func diskSpace(path string) (total, free int64, err error) {
 
 // OwnedBy says whether the process belongs to the user. Process ids are those of our own PID namespace; false when it is not there.
 func OwnedBy(root string, pid, uid int) bool {
-	status, err := os.ReadFile(filepath.Join(root, "proc", strconv.Itoa(pid), "status"))
+	status, err := readSystem(filepath.Join(root, "proc", strconv.Itoa(pid), "status"))
 	if err != nil {
 		return false
 	}

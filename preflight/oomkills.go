@@ -1,7 +1,6 @@
 package preflight
 
 import (
-	"os"
 	"path"
 	"path/filepath"
 )
@@ -9,14 +8,14 @@ import (
 // CgroupOOMKills is how many processes of our control group the kernel has killed for want of memory so far; -1 when that cannot be
 // read. The difference over a run tells a SIGKILL of the kernel from anybody else's. root is "/" for this machine.
 func CgroupOOMKills(root string) int64 {
-	data, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
+	data, err := readSystem(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {
 		return -1
 	}
 	files, group := memoryGroup(string(data))
 	// a container's own group is often mounted as the root, so that the path of /proc/self/cgroup is not there
 	for dir := path.Clean("/" + group); ; dir = path.Dir(dir) {
-		events, err := os.ReadFile(filepath.Join(root, files.mount, dir, files.events))
+		events, err := readSystem(filepath.Join(root, files.mount, dir, files.events))
 		if err == nil {
 			if kills, err := numberAfter(events, "oom_kill "); err == nil {
 				return kills

@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"oomguard/launcher/fence"
+	"oomguard/monitor"
 	"oomguard/monitor/report"
 	"oomguard/preflight/job"
 )
@@ -63,6 +64,9 @@ func (l *link) advise(env environment, c *cli.Context) (*record, output, advice)
 		return r, out, answer
 	}
 	r.openStore()
+	r.part("clearing away what killed runs left", func() {
+		monitor.SweepPrivate(func(p *monitor.Private, store *monitor.Store) { _, _ = adopt(env, p, store) }) // a left-over is no matter of this run
+	})
 	j := r.prep.job
 	answer.Store, answer.Single, answer.SingleWords = r.store, j.Launcher.Or("") == "python" || j.OneProcess, singleWords(j)
 	if l.Fault == nil { // the one that asks tells of that

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"oomguard/launcher"
+	"oomguard/launcher/files"
 	"oomguard/monitor"
 	"oomguard/monitor/oom"
 	"oomguard/monitor/report"
@@ -235,7 +236,7 @@ func history(root string) []preflight.Earlier {
 		if nodes := store.Nodes(); len(nodes) > 0 { // the nodes of a run are alike
 			store = nodes[0]
 		}
-		if store.ReadJSON(summaryFile, &e) == nil {
+		if store.ReadJSON(summaryFile, maxSummary, &e) == nil {
 			out = append(out, e)
 		}
 	}
@@ -244,6 +245,9 @@ func history(root string) []preflight.Earlier {
 
 // summaryFile says in a few lines what a run was: every later run reads those of its predecessors at its start.
 const summaryFile = "summary.json"
+
+// maxSummary is far above any summary, which has some hundred bytes.
+const maxSummary = 64 << 10
 
 // writeRun writes run.json and the summary.
 func writeRun(store *monitor.Store, doc report.Run) error {
@@ -315,7 +319,7 @@ func (t outputTail) read() string {
 	if t.Path == "" {
 		return ""
 	}
-	f, err := os.Open(t.Path)
+	f, err := files.Open(t.Path)
 	if err != nil {
 		return ""
 	}

@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
-	"os"
 
 	"github.com/urfave/cli/v2"
 
 	"oomguard/checklists"
+	"oomguard/launcher/files"
 	"oomguard/monitor"
 	"oomguard/monitor/report"
 	"oomguard/preflight"
@@ -57,7 +57,7 @@ func judge(env environment, c *cli.Context, p *prepared, root string, mode prefl
 	if err != nil {
 		return checklists.Outcome{}, err
 	}
-	list, err := checklists.Load(c.String("checklist"), os.ReadFile)
+	list, err := checklists.Load(c.String("checklist"), files.Read)
 	if err != nil {
 		return checklists.Outcome{}, usageError{err}
 	}

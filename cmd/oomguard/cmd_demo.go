@@ -5,13 +5,13 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 
 	"github.com/urfave/cli/v2"
 
 	"oomguard/launcher"
+	"oomguard/launcher/files"
 	"oomguard/monitor/gpu"
 )
 
@@ -103,14 +103,16 @@ func visibleDevices(env environment, snap gpu.Snapshot) []gpu.Device {
 // writeDemo puts the training program beside the recorded runs, so that its command can be run again by hand.
 func writeDemo(root string) (string, error) {
 	dir := filepath.Join(root, "demo")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	folder, err := files.EnsureFolder(dir)
+	if err != nil {
 		return "", fmt.Errorf("write the demo: %w (choose another place with --dir)", err)
 	}
+	defer folder.Close()
 	var errs []error
 	for _, name := range []string{"train.py", "config.json"} {
 		data, err := demoFiles.ReadFile("demo/" + name)
 		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), data, 0o644)
+			err = folder.Write(name, data)
 		}
 		errs = append(errs, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 	"github.com/urfave/cli/v2"
 
+	"oomguard/launcher/files"
 	"oomguard/monitor"
 	"oomguard/monitor/oom"
 	"oomguard/monitor/oom/logfile"
@@ -145,18 +146,12 @@ func postmortemOfRun(env environment, folder string) (report.Document, error) {
 
 // isPickle tells a pickle from a log by its first byte: the protocol mark of protocols 2 to 5, or the name that people give to it.
 func isPickle(name string) bool {
-	f, err := os.Open(name)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	var first [2]byte
-	n, _ := f.Read(first[:])
-	return n == 2 && first[0] == 0x80 && first[1] >= 2 && first[1] <= 5 || slices.Contains([]string{".pickle", ".pkl"}, strings.ToLower(filepath.Ext(name)))
+	first, _ := files.Head(name, 2) // nothing is taken out of a pipe
+	return len(first) == 2 && first[0] == 0x80 && first[1] >= 2 && first[1] <= 5 || slices.Contains([]string{".pickle", ".pkl"}, strings.ToLower(filepath.Ext(name)))
 }
 
 func readSnapshot(f logfile.File, bar *progress) (snapshot.Report, error) {
-	file, err := os.Open(f.Name)
+	file, err := files.Open(f.Name)
 	if err != nil {
 		return snapshot.Report{}, err
 	}

@@ -3,9 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"path/filepath"
-	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -90,69 +89,82 @@ func rebuildPart(env environment, store *monitor.Store) (report.Run, error) {
 	}
 	doc.Dir = store.Dir
 	var exit launcher.Exit
-	known := doc.Exit == nil && store.ReadJSON(exitFile, &exit) == nil // its end was seen, and the report could not be made
+	known := doc.Exit == nil && store.ReadJSON(exitFile, maxExit, &exit) == nil // its end was seen, and the report could not be made
 	if doc.Exit != nil || doc.Refused {
 		return doc, nil
 	}
-	scrub := monitor.NewScrubber(env.environ, doc.Command)
-	if !here(doc) { // the private folder is on that machine
-		doc.PrivateDir = ""
-	}
-	text := adoptOutput(store, doc.PrivateDir, scrub)
-	if err := monitor.Adopt(store, doc.PrivateDir, scrub); err != nil {
-		doc.Missing = append(doc.Missing, err.Error())
-	}
+	var text string
+	doc.State, text = unfinished(env, store, &doc)
 	if known {
-		doc.Exit = &exit
+		doc.Exit, doc.State = &exit, report.StateUnknown
 	}
 	complete(store, &doc)
-	if here(doc) && doc.Recording != nil && over(doc.Recording) { // the ranks write no more, and what they wrote is in the run folder now
-		if err := os.RemoveAll(doc.PrivateDir); err != nil {
-			doc.Missing = append(doc.Missing, fmt.Sprintf("the private folder could not be removed: %v", err))
-		}
-	}
 	doc.CgroupOOMKills = -1
 	if doc.Recording != nil {
 		text += doc.Recording.Output()
 	}
 	explainDeath(&doc, text)
 	if !known {
-		doc.Missing = append(doc.Missing, "the end of the run: oomguard was stopped before the command ended")
+		doc.Missing = append(doc.Missing, "the end of the run: "+doc.State.Sentence())
 	}
 	return doc, nil
+}
+
+// unfinished looks at a run whose end was not recorded: whether it goes on, and what is known of its output. Of one whose oomguard was
+// killed it brings into the run folder what is left, and clears that away when nobody uses it any more.
+func unfinished(env environment, store *monitor.Store, doc *report.Run) (report.State, string) {
+	before, err := store.ReadFile(monitor.OutputFile, 2*maxTail)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		doc.Missing = append(doc.Missing, err.Error())
+	}
+	if doc.PrivateDir == "" || !here(*doc) { // the private folder is on that machine
+		return report.StateUnknown, string(before)
+	}
+	p, err := monitor.FindPrivate(store, doc.PrivateDir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return report.StateCutOff, string(before)
+	case err != nil:
+		doc.Missing = append(doc.Missing, fmt.Sprintf("what is left in the run's private folder: %v", err))
+		return report.StateUnknown, string(before)
+	case p.Owned():
+		_ = p.Close() // nothing was written
+		return report.StateLive, string(before)
+	}
+	used := p.Used()
+	output, err := adopt(env, p, store)
+	if output == "" {
+		output = string(before)
+	}
+	end := p.Close
+	if err == nil && !used {
+		end = p.Remove
+	}
+	if err := errors.Join(err, end()); err != nil {
+		doc.Missing = append(doc.Missing, err.Error())
+	}
+	if used {
+		return report.StateUnwatched, output
+	}
+	return report.StateCutOff, output
+}
+
+// adopt brings what a killed oomguard left in its private folder into the run folder, without the secrets of our environment and of
+// the run's command.
+func adopt(env environment, p *monitor.Private, store *monitor.Store) (output string, err error) {
+	var meta struct {
+		Command []string `json:"command"`
+	}
+	if err := store.ReadMeta(&meta); err != nil {
+		return "", err
+	}
+	return p.Adopt(store, monitor.NewScrubber(env.environ, meta.Command), launcher.ReadTail)
 }
 
 // here tells whether this is the machine that the run was on.
 func here(doc report.Run) bool {
 	host, err := os.Hostname()
 	return err == nil && host == doc.Host
-}
-
-// adoptOutput takes over the copy of the command's output that oomguard had no time to.
-func adoptOutput(store *monitor.Store, privateDir string, scrub *monitor.Scrubber) string {
-	path := filepath.Join(store.Dir, outputFile)
-	if privateDir != "" {
-		if text := scrub.Text(launcher.ReadTail(filepath.Join(privateDir, outputFile))); text != "" {
-			if err := store.WriteFile(outputFile, []byte(text)); err != nil {
-				return text
-			}
-		}
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return ""
-	}
-	return string(data)
-}
-
-// over tells whether all ranks that were heard of have ended.
-func over(rec *monitor.Recording) bool {
-	for _, r := range rec.Ranks {
-		if !r.Ended && !errors.Is(syscall.Kill(r.PID, 0), syscall.ESRCH) {
-			return false
-		}
-	}
-	return len(rec.Ranks) > 0
 }
 
 func runsCommand(env environment) *cli.Command {
@@ -179,7 +191,7 @@ func runsCommand(env environment) *cli.Command {
 					unreadable = append(unreadable, err)
 					continue
 				}
-				list.Runs = append(list.Runs, runLine(doc))
+				list.Runs = append(list.Runs, runLine(s, doc))
 			}
 			if err := out.write(list); err != nil {
 				return err
@@ -192,10 +204,18 @@ func runsCommand(env environment) *cli.Command {
 	}
 }
 
-func runLine(doc report.Run) report.RunLine {
+func runLine(store *monitor.Store, doc report.Run) report.RunLine {
 	line := report.RunLine{ID: doc.ID, Started: doc.Started.Format("2006-01-02 15:04:05"), Outcome: earlier(doc).Outcome, Command: report.ShellWords(doc.Command)}
 	if doc.Estimate != nil {
 		line.Model = doc.Estimate.Model.Name
+	}
+	if doc.Exit == nil && !doc.Refused && doc.PrivateDir != "" && here(doc) {
+		if p, err := monitor.FindPrivate(store, doc.PrivateDir); err == nil {
+			if p.Owned() {
+				line.Outcome = "running"
+			}
+			_ = p.Close() // nothing was written
+		}
 	}
 	return line
 }

@@ -207,7 +207,7 @@ func (s *session) launch(devices gpu.Source) error {
 // open tells the adviser what is added to the command, right before its start.
 func (s *session) open(commandEnv []string) {
 	changes := within(s, "comparing the environments", nil, func() []report.EnvChange { return changes(s.env.environ, commandEnv, s.advice.Alloc) })
-	o := opening{PrivateDir: s.setup.private, Probed: s.setup.probed, Changes: changes, Missing: s.setup.lost}
+	o := opening{PrivateDir: s.setup.privateDir(), Probed: s.setup.probed, Changes: changes, Missing: s.setup.lost}
 	s.setup.lost = nil
 	s.adviser.ask("writing down the start", setupLimit, o, &struct{}{})
 }
@@ -233,12 +233,15 @@ func (s *session) account(watcher *monitor.Watcher, exit launcher.Exit) (told ac
 // exitFile is how the command ended, where the report could not be made at once.
 const exitFile = "exit.json"
 
+// maxExit is far above what exitFile holds: some hundred ranks with their last words.
+const maxExit = 16 << 20
+
 func (s *session) removePrivate() {
-	folder := s.setup.private
-	if folder == "" {
+	private := s.setup.private
+	if private == nil {
 		return
 	}
-	if err := within(s, "removing the private folder", nil, func() error { return os.RemoveAll(folder) }); err != nil {
-		s.env.say("the private folder %s could not be removed: %v", folder, err)
+	if err := within(s, "removing the private folder", nil, private.Remove); err != nil {
+		s.env.say("the private folder %s could not be removed: %v", private.Dir, err)
 	}
 }

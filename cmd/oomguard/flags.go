@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"oomguard/checklists"
+	"oomguard/launcher/files"
 	"oomguard/monitor/gpu"
 	"oomguard/monitor/report"
 	"oomguard/preflight/job"
@@ -231,15 +233,14 @@ func (o output) render(to io.Writer, d report.Document) error {
 	if o.file == "" {
 		return report.Write(to, o.format, d, o.style)
 	}
-	f, err := os.Create(o.file)
-	if err != nil {
-		return usagef("-o: %w", err)
-	}
-	if err := report.Write(f, o.format, d, o.style); err != nil {
-		f.Close()
+	var text bytes.Buffer
+	if err := report.Write(&text, o.format, d, o.style); err != nil {
 		return fmt.Errorf("write %s: %w", o.file, err)
 	}
-	return f.Close()
+	if err := files.WriteNamed(o.file, text.Bytes()); err != nil {
+		return usagef("-o: %w", err)
+	}
+	return nil
 }
 
 // wantsColor honours NO_COLOR and dumb terminals.

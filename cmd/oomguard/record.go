@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -136,14 +137,15 @@ func (p *prepared) tellFaults(env environment) { noteFaults(nil, nil, p.faults, 
 // to train.
 func (r *record) openStore() {
 	var problem error
-	for _, root := range []string{r.root, filepath.Join(os.TempDir(), "oomguard-runs")} {
-		err := r.createStore(root)
+	for _, place := range []func() (string, error){func() (string, error) { return r.root, nil }, monitor.TempRoot} {
+		root, err := place()
+		if err == nil {
+			err = r.createStore(root)
+		}
 		if err == nil {
 			break
 		}
-		if problem == nil {
-			problem = err
-		}
+		problem = errors.Join(problem, err)
 	}
 	if problem != nil {
 		r.say("%v", problem)
@@ -183,10 +185,6 @@ func (r *record) open(o opening) {
 		r.missing("%v", err)
 	}
 }
-
-// outputFile holds what is known of the command's output, to which the line numbers of a post-mortem refer: the end of what it wrote, if
-// that went to a file, and the exceptions that its ranks reported.
-const outputFile = "output.log"
 
 // finish completes the document after the end and writes the report.
 func (r *record) finish(e ending, out output) account {
@@ -236,7 +234,7 @@ func (r *record) recorded(exit *launcher.Exit, text string) string {
 	}
 	said += r.written(exit.Ranks)
 	if text+said != "" {
-		if err := r.store.WriteFile(outputFile, []byte(text+said)); err != nil {
+		if err := r.store.WriteFile(monitor.OutputFile, []byte(text+said)); err != nil {
 			r.missing("%v", err)
 		}
 	}

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"os"
 	"slices"
 	"strings"
 
+	"oomguard/launcher/files"
 	"oomguard/monitor"
 	"oomguard/monitor/gpu"
 	"oomguard/monitor/oom"
@@ -227,7 +227,7 @@ func noExpandable(doc *report.Run) string {
 	if !here(*doc) {
 		return ""
 	}
-	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	release, err := files.Read("/proc/sys/kernel/osrelease", 1<<10)
 	if err == nil && strings.Contains(strings.ToLower(string(release)), "microsoft") {
 		return "WSL, where the first allocation may fail with them"
 	}

@@ -30,8 +30,8 @@ type session struct {
 
 // setup is what is prepared right before the start.
 type setup struct {
-	private  string // the folder that only we and the ranks can read, for what may hold secrets: the probe's files, the copy of the output
-	probed   bool   // the probe is in it
+	private  *monitor.Private // what only we and the ranks can read: the probe's files, the copy of the output; nil: there is none
+	probed   bool             // the probe is in it
 	relay    *launcher.Relay
 	tail     outputTail
 	oomKills int64    // of our cgroup; negative: unknown
@@ -68,17 +68,23 @@ func (s *session) prepare() setup {
 	if s.advice.Store == nil {
 		return u
 	}
+	var err error
+	if u.private, err = monitor.NewPrivate(s.advice.Store); err != nil { // it also says that the run lives
+		u.missing("memory by stage, and what the command printed: %v", err)
+		u.tail = openTail(s.env)
+		return u
+	}
 	u.installProbe(s)
 	u.openRelay(s)
 	return u
 }
 
-// openPrivate makes the private folder, once.
-func (u *setup) openPrivate() (err error) {
-	if u.private == "" {
-		u.private, err = probe.Dir()
+// privateDir is the private folder's path; "" without one.
+func (u *setup) privateDir() string {
+	if u.private == nil {
+		return ""
 	}
-	return err
+	return u.private.Dir
 }
 
 // installProbe puts the probe into the private folder, unless it is not wanted.
@@ -87,11 +93,7 @@ func (u *setup) installProbe(s *session) {
 		u.missing("memory by stage: the probe was switched off with --no-probe")
 		return
 	}
-	err := u.openPrivate()
-	if err == nil {
-		err = probe.Install(u.private)
-	}
-	if err != nil {
+	if err := probe.Install(u.private.Dir); err != nil {
 		u.missing("memory by stage: the probe could not be installed: %v", err)
 		return
 	}
@@ -113,10 +115,6 @@ func (u *setup) openRelay(s *session) {
 	case what == captureStderr:
 		stdout = nil
 	}
-	if err := u.openPrivate(); err != nil {
-		u.missing("what the command printed: %v", err)
-		return
-	}
 	relay, err := launcher.StartRelay([]string{s.env.executable, relayWord}, u.outputCopy(), stdout, stderr)
 	if err != nil {
 		u.missing("what the command printed: %v", err)
@@ -129,16 +127,16 @@ func (u *setup) openRelay(s *session) {
 
 // outputCopy is where the relay copies the output to; "" where there is no private folder.
 func (u *setup) outputCopy() string {
-	if u.private == "" {
+	if u.private == nil {
 		return ""
 	}
-	return filepath.Join(u.private, outputFile)
+	return filepath.Join(u.private.Dir, monitor.OutputFile)
 }
 
 // probeDir is where the ranks' probes write; "" without a probe.
 func (u *setup) probeDir() string {
 	if u.probed {
-		return u.private
+		return u.privateDir()
 	}
 	return ""
 }

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
+
+	"oomguard/launcher/files"
 )
 
 // maxFileBytes bounds a devices file: a machine of 16 GPUs with 100 processes each is below 200 KiB.
@@ -18,17 +18,9 @@ const fileRemedy = `expected is {"devices": [{"index": 0, "name": "NVIDIA H100 8
 // may be left out when total_bytes is there, and one of free_bytes and used_bytes is enough: the three and the reserve add up.
 // The error names the file, the place in it and what is expected there.
 func ReadFile(path string) (Snapshot, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return Snapshot{}, fmt.Errorf("read devices: %w", err)
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxFileBytes+1))
+	data, err := files.Read(path, maxFileBytes)
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("read devices: %w: %s", err, fileRemedy)
-	}
-	if len(data) > maxFileBytes {
-		return Snapshot{}, fmt.Errorf("read devices: %s is larger than %d bytes: %s", path, maxFileBytes, fileRemedy)
 	}
 	snapshot, err := parseSnapshot(data)
 	if err != nil {

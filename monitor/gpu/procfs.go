@@ -9,6 +9,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"oomguard/launcher/files"
 )
 
 // hostPIDNamespace is the first PID namespace of a machine: PROC_PID_INIT_INO in include/linux/proc_ns.h, 0xEFFFFFFC.
@@ -22,7 +24,7 @@ func inHostPIDNamespace() bool {
 
 // processName is the short name of a process, or nothing when it has ended meanwhile.
 func processName(pid int) string {
-	name, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
+	name, err := files.Read("/proc/"+strconv.Itoa(pid)+"/comm", 1<<10)
 	if err != nil {
 		return ""
 	}
@@ -31,7 +33,7 @@ func processName(pid int) string {
 
 // hostMemory gives MemTotal and MemAvailable of this machine in bytes.
 func hostMemory() (totalBytes, availableBytes int64, err error) {
-	data, err := os.ReadFile("/proc/meminfo")
+	data, err := files.Read("/proc/meminfo", 1<<20)
 	if err != nil {
 		return 0, 0, fmt.Errorf("read host memory: %w", err)
 	}

@@ -78,7 +78,7 @@ func TestReadFile(t *testing.T) {
 		{"no list", `{}`, Device{}, []string{`no list "devices"`}},
 		{"empty", ``, Device{}, []string{"unexpected end", "expected is"}},
 		{"not UTF-8", "\xff\xfe", Device{}, []string{"line 1", "expected is"}},
-		{"huge", strings.Repeat(" ", maxFileBytes+1), Device{}, []string{"larger than"}},
+		{"huge", strings.Repeat(" ", maxFileBytes+1), Device{}, []string{"more than 8 MiB"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "devices.json")

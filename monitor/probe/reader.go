@@ -7,11 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"path/filepath"
+
+	"oomguard/launcher/files"
 )
 
 const (
 	filePattern = "rank-*.jsonl"
+	// MaxFileBytes is twice what a rank's file may grow to (OOMGUARD_MAXBYTES), of which thinning leaves little.
+	MaxFileBytes = 128 << 20
 	// maxLineBytes is far above the longest line a probe writes: 12,000 characters of an exception, 6 bytes each when escaped.
 	maxLineBytes = 1 << 20
 	// maxSequence is far above the number of lines in any file.
@@ -47,18 +51,24 @@ func (l *lines) add(line []byte, events *[]Event) int64 {
 	return missing
 }
 
+// IsFile tells from its name whether a file is a probe's.
+func IsFile(name string) bool {
+	ok, err := filepath.Match(filePattern, name)
+	return ok && err == nil
+}
+
 // ReadFile reads one file of a finished run and counts the lines that were damaged or missing. A last line without end, which a
 // killed process may leave, counts as damaged unless it is whole.
 func ReadFile(path string) ([]Event, int64, error) {
-	file, err := os.Open(path)
+	file, err := files.OpenOwn(path)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the probe's file: %w", err)
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err == nil && !info.Mode().IsRegular() {
-		return nil, 0, fmt.Errorf("read the probe's file: %s is not a regular file: give one of the %s files of a run", path, filePattern)
+	if info, err := file.Stat(); err == nil && info.Size() > MaxFileBytes {
+		return nil, 0, fmt.Errorf("read the probe's file: %w", &files.TooLargeError{Path: path, Limit: MaxFileBytes})
 	}
-	return decode(file, path)
+	return decode(io.LimitReader(file, MaxFileBytes), path)
 }
 
 // decode reads events to the end; lines that are too long are damaged.

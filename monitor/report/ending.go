@@ -11,6 +11,31 @@ import (
 	"oomguard/launcher"
 )
 
+// State is what is known of a run whose end was not recorded.
+type State string
+
+// The states of a run without an end.
+const (
+	StateUnknown   State = ""          // nothing tells whether it goes on
+	StateLive      State = "live"      // oomguard watches it
+	StateUnwatched State = "unwatched" // oomguard was killed, the command goes on
+	StateCutOff    State = "cut-off"   // oomguard is gone
+)
+
+// Sentence says it in words.
+func (s State) Sentence() string {
+	switch s {
+	case StateLive:
+		return "the run goes on, and oomguard watches it: this is what was recorded until now"
+	case StateUnwatched:
+		return "oomguard itself was stopped before the command ended, and the command goes on"
+	case StateCutOff:
+		return "how it ended is not known: oomguard itself was stopped before it could record the end"
+	case StateUnknown:
+	}
+	return "how it ended is not known: no end was recorded, and whether it goes on cannot be told from here"
+}
+
 // ending says how the command ended.
 func (d Run) ending() []Block {
 	out := []Block{Paragraph{Text: "command: " + ShellWords(d.Command)}}
@@ -26,8 +51,8 @@ func (d Run) ending() []Block {
 	case d.Refused:
 		return append(out, Paragraph{Text: "refused by the checklist: nothing was started", Tone: Bad})
 	case d.Exit == nil:
-		text := "how it ended is not known: oomguard itself was stopped before the command ended"
-		if d.Recording != nil && !d.Recording.LastSeen.IsZero() {
+		text := d.State.Sentence()
+		if d.State != StateLive && d.Recording != nil && !d.Recording.LastSeen.IsZero() {
 			text += "; it was watched until " + d.Recording.LastSeen.UTC().Format(time.RFC3339)
 		}
 		return append(out, Paragraph{Text: text, Tone: Caution})

@@ -57,6 +57,8 @@ type Run struct {
 	// EnvironmentChanges are the variables that the command was given beside what oomguard itself had.
 	EnvironmentChanges []EnvChange    `json:"environment_changes"`
 	Exit               *launcher.Exit `json:"exit"` // null: not known how it ended
+	// State is what is known of a run whose end is not.
+	State State `json:"state,omitempty"`
 	// OOMExitCode was handed on instead of the command's own status, as asked for with --oom-exit-code; 0: the own one was.
 	OOMExitCode int `json:"oom_exit_code,omitempty"`
 	// CgroupOOMKills is how many processes the kernel killed for memory in our cgroup during the run; -1 unknown.

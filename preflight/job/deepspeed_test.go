@@ -221,7 +221,7 @@ func TestUnreadableFiles(t *testing.T) {
 	for name, want := range map[string]string{
 		"none.json": "none.json: no such file",
 		".":         "is a directory",
-		"big.json":  "104857600 bytes",
+		"big.json":  "more than the 4 MiB",
 		"/dev/null": "not a regular file",
 	} {
 		j := Read(Sources{Argv: shellWords(strings.Replace(trainer, "ds.json", name, 1)), Dir: dir, LoadModel: loadNothing})

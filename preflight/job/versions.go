@@ -3,12 +3,13 @@ package job
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"oomguard/launcher/files"
 )
 
 // versionPackages are the distributions whose version changes a default or a size.
@@ -155,7 +156,7 @@ func (r *reader) shebang(script string) string {
 func (r *reader) packages(python string) map[string]string {
 	found := map[string]string{}
 	for _, folder := range r.importFolders(python) {
-		entries, err := os.ReadDir(folder)
+		entries, err := files.List(folder)
 		if err != nil {
 			continue
 		}
@@ -217,17 +218,12 @@ func torchVersion(folder string) string {
 	return ""
 }
 
+// headBytes is more than a metadata file's head, a shebang line or a pyvenv.cfg has.
+const headBytes = 4096
+
 // firstBytes is the beginning of a small regular file; "" when it cannot be read.
 func firstBytes(path string) string {
-	if !isFile(path) {
-		return ""
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer file.Close()
-	head, err := io.ReadAll(io.LimitReader(file, 4096))
+	head, err := files.Head(path, headBytes)
 	if err != nil {
 		return ""
 	}
@@ -280,7 +276,7 @@ func sitePackages(python string) []string {
 	}
 	version := pythonVersion(python)
 	folders := libraries(prefix, version)
-	venv, err := os.ReadFile(filepath.Join(prefix, "pyvenv.cfg"))
+	venv, err := files.Head(filepath.Join(prefix, "pyvenv.cfg"), headBytes)
 	isolated := err == nil && !strings.Contains(strings.ToLower(string(venv)), "include-system-site-packages = true")
 	if isolated {
 		return folders

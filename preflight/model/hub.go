@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"oomguard/launcher/files"
 )
 
 // hubName is org/name or name, as huggingface_hub validates it (utils/_validators.py): no part may lead out of the cache's folder.
@@ -37,6 +39,9 @@ func (m HubModel) check() (HubModel, error) {
 
 const mainRevision = "main"
 
+// maxRefBytes is more than the commit hash has that a file of the cache's refs holds.
+const maxRefBytes = 1 << 10
+
 // FindCached finds the folder of a model in Hugging Face's local cache, so that Load can read it. It never touches the network and
 // never takes another revision than the one asked for. cacheDir is the cache_dir that the training passes on ("": none), getenv its
 // environment. The error says where it looked; it is fs.ErrNotExist when the model is not cached.
@@ -49,7 +54,7 @@ func FindCached(m HubModel, cacheDir string, getenv func(string) string) (string
 	folder := filepath.Join(cache, "models--"+strings.ReplaceAll(name, "/", "--"))
 	commit := revision
 	if !commitHash.MatchString(revision) {
-		text, err := os.ReadFile(filepath.Join(folder, "refs", filepath.FromSlash(revision)))
+		text, err := files.Head(filepath.Join(folder, "refs", filepath.FromSlash(revision)), maxRefBytes)
 		if err != nil {
 			return "", notCached(name, revision, cache, err)
 		}

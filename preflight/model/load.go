@@ -3,10 +3,11 @@ package model
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"oomguard/launcher/files"
 )
 
 // maxFileBytes bounds what is read; real config.json files are a few KiB, those with long label lists a few MiB.
@@ -63,32 +64,14 @@ func configFile(path string) (string, error) {
 	return file, nil
 }
 
-func readFile(file string) (data []byte, err error) {
-	info, err := os.Stat(file)
-	if err != nil {
+func readFile(file string) ([]byte, error) {
+	data, err := files.Read(file, maxFileBytes)
+	var large *files.TooLargeError
+	switch {
+	case errors.As(err, &large):
+		return nil, fmt.Errorf("%s is larger than %d MiB, which no config.json is: give the model's config.json, not its weights", file, maxFileBytes>>20)
+	case err != nil:
 		return nil, fmt.Errorf("cannot read the model's config: %w", err)
-	}
-	if !info.Mode().IsRegular() { // opening a pipe or a device could block for ever
-		return nil, fmt.Errorf("%s is not a regular file (%s): copy the config.json to a file and give that", file, info.Mode().Type())
-	}
-	if info.Size() > maxFileBytes {
-		return nil, errTooLarge(file)
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the model's config: %w", err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	data, err = io.ReadAll(io.LimitReader(f, maxFileBytes+1)) // it may have grown since
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", file, err)
-	}
-	if len(data) > maxFileBytes {
-		return nil, errTooLarge(file)
 	}
 	return data, nil
-}
-
-func errTooLarge(file string) error {
-	return fmt.Errorf("%s is larger than %d MiB, which no config.json is: give the model's config.json, not its weights", file, maxFileBytes>>20)
 }

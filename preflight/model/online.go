@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"oomguard/launcher/files"
 )
 
 // Bounds on a visit to the hub, which a person waits for.
@@ -138,19 +140,13 @@ func (h *Hub) get(ctx context.Context, m HubModel, file string) (data []byte, er
 
 // keep writes a fetched file whole or not at all.
 func keep(folder, name string, data []byte) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return fmt.Errorf("keep what the hub sent: %w: make the folder writable, or set XDG_CACHE_HOME to one that is", err)
-	}
-	file, err := os.CreateTemp(folder, name+".*")
-	if err != nil {
-		return fmt.Errorf("keep what the hub sent: %w: make the folder writable, or set XDG_CACHE_HOME to one that is", err)
-	}
-	_, err = file.Write(data)
-	if err = errors.Join(err, file.Close()); err == nil {
-		err = os.Rename(file.Name(), filepath.Join(folder, name))
+	to, err := files.EnsureFolder(folder)
+	if err == nil {
+		defer to.Close()
+		err = to.Write(name, data)
 	}
 	if err != nil {
-		return fmt.Errorf("keep what the hub sent: %w", errors.Join(err, os.Remove(file.Name())))
+		return fmt.Errorf("keep what the hub sent: %w: make the folder writable, or set XDG_CACHE_HOME to one that is", err)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -14,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"oomguard/launcher/files"
 )
 
 // Weights is what the headers of a model's safetensors files say. The data itself is never read.
@@ -113,20 +114,18 @@ func (w *Weights) read(path string) {
 }
 
 func headerOf(path string) ([]StoredTensor, int64, error) {
-	info, err := os.Stat(path)
+	f, err := files.Open(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, 0, fmt.Errorf("the file is missing: download or copy it (%w)", fs.ErrNotExist)
 	case err != nil:
 		return nil, 0, err
-	case !info.Mode().IsRegular(): // opening a pipe could block for ever
-		return nil, 0, fmt.Errorf("not a regular file (%s): copy the weights to a file", info.Mode().Type())
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, info.Size(), err
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
 	tensors, err := readHeader(f, info.Size())
 	return tensors, info.Size(), err
 }
@@ -163,24 +162,13 @@ func (w *Weights) readIndexed(path string) error {
 
 // readIndex returns the names of tensors by shard.
 func readIndex(path string) (map[string][]string, error) {
-	info, err := os.Stat(path)
+	data, err := files.Read(path, maxFileBytes)
+	var large *files.TooLargeError
 	switch {
-	case err != nil:
-		return nil, fmt.Errorf("index of the weights: %w", err)
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is not a regular file (%s): download the index again", path, info.Mode().Type())
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("index of the weights: %w", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", path, err)
-	case len(data) > maxFileBytes:
+	case errors.As(err, &large):
 		return nil, fmt.Errorf("%s is larger than %d MiB, which no index is: download it again", path, maxFileBytes>>20)
+	case err != nil:
+		return nil, fmt.Errorf("index of the weights: %w", err)
 	case strings.HasPrefix(string(data), "version https://git-lfs"):
 		return nil, fmt.Errorf("%s is a Git LFS pointer, not the index: run git lfs pull in its folder", path)
 	}
@@ -202,7 +190,7 @@ func readIndex(path string) (map[string][]string, error) {
 
 // readUnindexed reads shards that have no index.
 func (w *Weights) readUnindexed(dir string) error {
-	entries, err := os.ReadDir(dir)
+	entries, err := files.List(dir)
 	if err != nil {
 		return fmt.Errorf("weights %q: %w", dir, err)
 	}

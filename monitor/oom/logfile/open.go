@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"oomguard/launcher/files"
 )
 
 // headBytes is how much of a text is looked at to tell what it is.
@@ -19,7 +21,7 @@ const headBytes = 4096
 // Open opens a file for reading as UTF-8 text. onRead, if not nil, is told of every read of the file itself, in bytes. The errors name the
 // file and say what to do.
 func Open(f File, onRead func(n int)) (io.ReadCloser, error) {
-	file, err := os.Open(f.Name)
+	file, err := files.OpenStream(f.Name)
 	if err != nil {
 		return nil, err
 	}

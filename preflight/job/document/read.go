@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"unicode/utf8"
+
+	"oomguard/launcher/files"
 )
 
 const (
@@ -19,28 +19,19 @@ const (
 
 // Read reads a whole configuration file of text. shown is the file's name in messages.
 func Read(path, shown string) ([]byte, error) {
-	info, err := os.Stat(path)
+	data, err := files.Read(path, maxFileBytes)
+	var other *files.NotRegularError
+	var large *files.TooLargeError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%s: no such file; correct the name, or run oomguard in the folder it is relative to", shown)
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", shown, err)
-	case info.IsDir():
+	case errors.As(err, &other) && other.Kind == files.Directory:
 		return nil, fmt.Errorf("%s: is a directory; name the configuration file in it", shown)
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s: is not a regular file; reading it would take its content from the training, so store it in a file", shown)
-	case info.Size() > maxFileBytes:
-		return nil, fmt.Errorf("%s: has %d bytes, more than the %d MiB that a configuration may have; check that it is the right file",
-			shown, info.Size(), maxFileBytes>>20)
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", shown, err)
-	}
-	defer file.Close()
-	// The limit holds also for a file that grows while it is read.
-	data, err := io.ReadAll(io.LimitReader(file, maxFileBytes))
-	if err != nil {
+	case errors.As(err, &other):
+		return nil, fmt.Errorf("%s: is %s and not a regular file; reading it would take its content from the training, so store it in a file", shown, other.Kind)
+	case errors.As(err, &large):
+		return nil, fmt.Errorf("%s: has more than the %d MiB that a configuration may have; check that it is the right file", shown, maxFileBytes>>20)
+	case err != nil:
 		return nil, fmt.Errorf("%s: %w", shown, err)
 	}
 	if bad := firstInvalid(data); bad >= 0 {

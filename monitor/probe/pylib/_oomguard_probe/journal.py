@@ -20,11 +20,20 @@ class Journal:
     def __init__(self, folder, name, max_bytes):
         path = os.path.join(folder, name)
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._hold()
         self._left = max_bytes
         self._reserve = min(RESERVE_BYTES, max_bytes // 2)
         self._sequence = 0
         self._start = now()
         self.alive = True
+
+    def _hold(self):
+        """Says to oomguard that the file is in use, until it is closed or the process is gone."""
+        try:
+            import fcntl
+            fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except (ImportError, OSError):
+            pass
 
     def elapsed(self):
         """Nanoseconds since the journal was opened."""
