@@ -94,7 +94,7 @@ func (c *copier) take(name string, from *source) error {
 		if err != nil {
 			return err
 		}
-		_, err = out.Write(c.scrub.jsonLines(data[:end]))
+		_, err = out.Write(c.scrub.JSON(data[:end]))
 		if err := errors.Join(err, out.Close()); err != nil {
 			return err
 		}

@@ -234,7 +234,7 @@ func (p *Private) Adopt(store *Store, scrub *Scrubber, readTail func(path string
 		// what was copied before is a prefix: the file is taken anew as a whole
 		data, readErr := p.folder.Read(name, maxAdopted)
 		if readErr == nil {
-			readErr = stages.Write(name, scrub.jsonLines(data[:strings.LastIndexByte(string(data), '\n')+1]))
+			readErr = stages.Write(name, scrub.JSON(data[:strings.LastIndexByte(string(data), '\n')+1]))
 		}
 		err = errors.Join(err, readErr)
 	}

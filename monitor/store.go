@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -35,6 +36,8 @@ type Store struct {
 	Dir string
 	// Run is the folder of the whole run when Dir is one node's part of it; else "".
 	Run string
+	// Scrub takes the secrets out of what is written; nil knows only what a text gives away itself.
+	Scrub *Scrubber `json:"-"`
 }
 
 // CreateRun makes a new run folder `<utc time>-<id>` under root. The error names the folder and what to do about it.
@@ -125,16 +128,21 @@ func (s *Store) recorded() bool {
 	return f.Has(metaFile)
 }
 
-// WriteJSON writes one document of the run folder as a whole: to a temporary name first, so that a reader never sees half of it.
+// WriteJSON writes one document of the run folder without secrets, as a whole: a reader never sees half of it.
 func (s *Store) WriteJSON(name string, value any) error {
-	data, err := json.MarshalIndent(value, "", "  ")
+	data, err := json.Marshal(value)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", name, err)
 	}
-	return s.WriteFile(name, append(data, '\n'))
+	var text bytes.Buffer
+	if err := json.Indent(&text, s.Scrub.JSON(data), "", "  "); err != nil {
+		return fmt.Errorf("encode %s: %w", name, err)
+	}
+	text.WriteByte('\n')
+	return s.WriteFile(name, text.Bytes())
 }
 
-// WriteFile is WriteJSON for bytes that are ready.
+// WriteFile is WriteJSON for bytes that are ready, and have no secrets.
 func (s *Store) WriteFile(name string, data []byte) error {
 	f, err := s.writable()
 	if err == nil {

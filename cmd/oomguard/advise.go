@@ -42,7 +42,7 @@ func (l *link) serve(env environment, c *cli.Context) error {
 // advise reads, estimates and judges, makes the run's folder, and says what there is to say before the start.
 func (l *link) advise(env environment, c *cli.Context) (*record, output, advice) {
 	wrong := func(err error) (*record, output, advice) {
-		return nil, output{}, advice{Status: exitStatus(err), Text: fmt.Sprintln("oomguard:", err)}
+		return nil, output{}, advice{Status: exitStatus(err), Text: fmt.Sprintln("oomguard:", monitor.NewScrubber(env.environ, l.Argv).Text(err.Error()))}
 	}
 	out, err := newOutput(c, env, env.stderr)
 	if err != nil {
@@ -95,7 +95,7 @@ func singleWords(j *job.Job) []string {
 func (r *record) announce(out output) {
 	page := report.Announcement{Estimate: r.doc.Estimate, EstimateError: r.doc.EstimateError, Outcome: r.outcome}
 	r.part("showing the checklist", func() {
-		if err := report.Write(&r.said, "text", page, out.style); err != nil {
+		if err := report.Write(&r.said, "text", report.Clean(page, r.scrub.Text), out.style); err != nil {
 			r.say("the checklist could not be printed: %v", err)
 		}
 	})

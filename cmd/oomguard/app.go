@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"oomguard/monitor"
 )
 
 // Everything oomguard says on its own account goes to stderr with the prefix "oomguard:", lower case, no full stop; results go to
@@ -28,7 +30,7 @@ func run(env environment) int {
 	err := app.RunContext(context.Background(), append([]string{"oomguard"}, joinBools(app.Commands, env.args)...))
 	var quiet status
 	if err != nil && !errors.As(err, &quiet) {
-		fmt.Fprintln(env.stderr, "oomguard:", err)
+		fmt.Fprintln(env.stderr, "oomguard:", monitor.NewScrubber(env.environ, env.args).Text(err.Error()))
 	}
 	return exitStatus(err)
 }

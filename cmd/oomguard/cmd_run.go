@@ -85,8 +85,11 @@ func runAction(ctx context.Context, env environment, c *cli.Context, o runOption
 		return err
 	}
 	s.scrub = within(s, "learning the secrets", nil, func() *monitor.Scrubber { return monitor.NewScrubber(env.environ, argv) })
-	if s.scrub == nil {
+	switch {
+	case s.scrub == nil:
 		s.advice.Store = nil // nothing may be written that could hold a secret
+	case s.advice.Store != nil:
+		s.advice.Store.Scrub = s.scrub
 	}
 	return s.launch(devices)
 }

@@ -16,6 +16,7 @@ import (
 
 	"oomguard/checklists"
 	"oomguard/launcher/files"
+	"oomguard/monitor"
 	"oomguard/monitor/gpu"
 	"oomguard/monitor/report"
 	"oomguard/preflight/job"
@@ -186,12 +187,13 @@ type output struct {
 	style  report.Style
 	to     *os.File
 	redact bool
+	scrub  *monitor.Scrubber // of our environment and the wrapped command
 	// hosts and users are names of this machine and its user, which redact takes out wherever they stand.
 	hosts, users []string
 }
 
 func newOutput(c *cli.Context, env environment, to *os.File) (output, error) {
-	o := output{format: c.String("format"), file: c.String("output"), to: to, redact: c.Bool("redact")}
+	o := output{format: c.String("format"), file: c.String("output"), to: to, redact: c.Bool("redact"), scrub: monitor.NewScrubber(env.environ, c.Args().Slice())}
 	if host, err := os.Hostname(); err == nil {
 		o.hosts = []string{host}
 	}
@@ -220,6 +222,7 @@ func (o output) write(d report.Document) error { return o.render(o.to, d) }
 
 // render is write with another place for what goes to no file.
 func (o output) render(to io.Writer, d report.Document) error {
+	d = report.Clean(d, o.scrub.Text)
 	if o.redact {
 		redacted, err := report.Redact(d, o.hosts, o.users)
 		if err != nil {

@@ -84,7 +84,7 @@ func newRecord(env environment, c *cli.Context, b briefing) (*record, error) {
 
 // say adds a line of oomguard's own to what is printed next.
 func (r *record) say(format string, args ...any) {
-	fmt.Fprintf(&r.said, "oomguard: "+format+"\n", args...)
+	fmt.Fprintf(&r.said, "oomguard: %s\n", r.scrub.Text(fmt.Sprintf(format, args...)))
 }
 
 func (r *record) missing(format string, args ...any) {
@@ -154,6 +154,7 @@ func (r *record) openStore() {
 	if r.store == nil {
 		return
 	}
+	r.store.Scrub = r.scrub
 	r.doc.ID, r.doc.Dir = r.store.ID(), r.store.Dir
 	if err := writeRun(r.store, r.doc); err != nil {
 		r.missing("%v", err)
@@ -291,7 +292,7 @@ func saveReport(store *monitor.Store, doc report.Run) error {
 	}
 	for name, format := range map[string]string{"report.md": "markdown", "report.html": "html"} {
 		var text strings.Builder
-		if err := report.Write(&text, format, doc, report.Style{Units: report.Units{UTF8: true}}); err != nil {
+		if err := report.Write(&text, format, report.Clean(doc, store.Scrub.Text), report.Style{Units: report.Units{UTF8: true}}); err != nil {
 			return err
 		}
 		if err := store.WriteFile(name, []byte(text.String())); err != nil {

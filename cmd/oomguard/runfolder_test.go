@@ -342,3 +342,53 @@ func TestLeftOverOfAKilledRun(t *testing.T) {
 		t.Error("what the command printed last is lost")
 	}
 }
+
+// TestSecretsStayOut: whatever a secret is called and wherever in the command it stands, neither the run folder nor what we print has it.
+func TestSecretsStayOut(t *testing.T) {
+	b := newBench(t)
+	secrets := map[string]string{}
+	env := func(names ...string) {
+		for i, name := range names {
+			secrets[name] = fmt.Sprintf("vAr%dq-%s9x", i, strings.ToLower(name)[:3])
+			b.env = append(b.env, name+"="+secrets[name])
+		}
+	}
+	env("DB_PASS", "SMTP_PASS", "MYSQL_PWD", "SSHPASS", "GITHUB_PAT", "HF_TOKEN_WRITE", "TOKENS", "COOKIE", "DOCKER_AUTH_CONFIG", "AZURE_CONNECTION_STRING", "SLACK_WEBHOOK_URL", "SENTRY_DSN")
+	b.env = append(b.env, "REDIS_URL=redis://:inUrl77pw@host/0")
+	secrets["REDIS_URL"] = "inUrl77pw"
+	script := `HF_TOKEN=inSh1aaa sh -c 'env | sort; echo "$0" "$@"; echo tail >&2; exit 3' --api_key=inSh2bbb --password="inSh3 c d" --hub_token -inSh4ddd --wandb_key inSh5eee ` +
+		`--logger.wandb.key=inSh6fff 'https://h/p?token=inSh7ggg' "https://u:inSh8@hh@h/x" -H 'Authorization: Bearer inSh9iii' --pad_token '<pad>' --max_tokens 4096`
+	for i := 1; i <= 9; i++ {
+		secrets[fmt.Sprint("word ", i)] = fmt.Sprintf("inSh%d", i)
+	}
+	r := b.run("bash", "-c", `"$@" > out 2> err`, "-", b.exe, "run", "--no-probe", "--", "bash", "-c", script)
+	if r.status != 3 {
+		t.Fatalf("status %d\n%s", r.status, b.read("err"))
+	}
+	if !strings.Contains(b.read("out"), "inSh1aaa") {
+		t.Error("the command itself did not get its secrets")
+	}
+	written := treeText(t, filepath.Join(b.dir, "runs"))
+	ours, _, _ := strings.Cut(b.read("err"), "tail\n")
+	for _, command := range []string{"report", "runs", "explain"} {
+		args := []string{b.exe, command}
+		if command == "explain" {
+			args = append(args, "--", "bash", "-c", script)
+		}
+		r := b.run(args...)
+		ours += r.stdout + r.stderr
+	}
+	for name, secret := range secrets {
+		if strings.Contains(written, secret) {
+			t.Errorf("%s is in the run folder", name)
+		}
+		if strings.Contains(ours, secret) {
+			t.Errorf("%s is in what oomguard printed", name)
+		}
+	}
+	for _, word := range []string{"--hub_token", "--pad_token", "--max_tokens 4096"} {
+		if !strings.Contains(written, word) {
+			t.Errorf("%q is gone", word)
+		}
+	}
+}

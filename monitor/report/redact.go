@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -35,7 +34,7 @@ const leastName = 3
 
 // commonNames are users and hosts that say nothing about anybody, and words of which text is full.
 func commonNames() []string {
-	return []string{"root", "user", "users", "admin", "ubuntu", "debian", "ec2-user", "nobody", "runner", "jovyan", "app", "data", "work", "workspace", "home", "local", "localhost",
+	return []string{"root", "git", "user", "users", "admin", "ubuntu", "debian", "ec2-user", "nobody", "runner", "jovyan", "app", "data", "work", "workspace", "home", "local", "localhost",
 		"python", "python3", "torch", "train", "training", "model", "models", "rank", "node", "host", "gpu", "cuda", "conda", "shared", "public", "mnt", "tmp", "opt", "usr", "var"}
 }
 
@@ -44,14 +43,15 @@ var whereNames = sync.OnceValue(func() map[string][]*regexp.Regexp {
 	re := regexp.MustCompile
 	return map[string][]*regexp.Regexp{
 		redactedUser: {
-			re(`(?:/|\b)(?:home|Users|export/home)/([A-Za-z0-9][\w.-]*)`), re(`(?i)[a-z]:\\+Users\\+([^\\/:*?"<>|\s]+)`), re(`\b(?:USER|LOGNAME|USERNAME)=([\w.-]+)`),
-			re(`\b([a-z_][\w-]*)@[A-Za-z0-9][\w.-]*:`), re(`\buser(?:name)?[ =:]+["']?([a-z_][\w.-]{2,})`),
+			re(`(?:/|\b)(?:home|Users|export/home)/([A-Za-z0-9][\w.-]*)`), re(`(?i)[a-z]:\\+Users\\+([^\\/:*?"<>|\s]+)`), re(`(?:^|[^A-Za-z_])(?:[A-Z]+_)*(?:USER|LOGNAME|USERNAME)=["']?([\w.-]+)`),
+			re(`\b([a-z_][\w-]*)@[A-Za-z0-9][\w.-]*:`), re(`\b(?:ssh|scp|sftp|rsync|mosh|sshfs)\b[^\n;|&]*?\s([A-Za-z_][\w.-]*)@[A-Za-z0-9]`), re(`(?:^|[\s"'=:])~([A-Za-z][\w.-]*)(?:/|\b)`),
+			re(`(?i)\blog(?:ged|ging) in as:? ["']?([A-Za-z][\w.-]{2,})`), re(`(?i)\blogin[ =:]+["']?([a-z_][\w.-]{2,})`), re(`\buser(?:name)?[ =:]+["']?([a-z_][\w.-]{2,})`),
 		},
 		redactedHost: {
 			re(`\bhost(?:name)?\s*[=:]\s*["']?([A-Za-z0-9][\w.-]*)`), re(`\bsrun: error: ([A-Za-z0-9][\w.-]*): task`), re(`\[([A-Za-z][\w-]*(?:\.[\w-]+)*):\d+\]`),
 			re(`\b(?:HOSTNAME|SLURMD_NODENAME|NODE_NAME|MASTER_ADDR|master_addr|master-addr)[= ]["']?([A-Za-z][\w.-]*)`),
 			re(`\b(?:rdzv_endpoint|rdzv-endpoint)[= ]["']?([A-Za-z][\w.-]*)`), re(`\b[a-z_][\w-]*@([A-Za-z0-9][\w.-]*)`), re(`\bon node ([A-Za-z0-9][\w.-]*)`),
-			re(`\bSLURM_(?:JOB_)?NODELIST=([A-Za-z][\w-]*)`),
+			re(`\bSLURM_(?:JOB_)?NODELIST=([A-Za-z][\w-]*)`), re(`\b(?:ssh|scp|sftp|rsync|mosh|sshfs)\b[^\n;|&]*?\s[A-Za-z_][\w.-]*@([A-Za-z0-9][\w.-]*)`), re(`(?:^|[^\\\w:])\\\\+([A-Za-z0-9][\w.-]+)\\`),
 		},
 	}
 })
@@ -128,13 +128,18 @@ var redactions = sync.OnceValue(func() []redaction {
 		{re(`\b(?:GPU|MIG)-[0-9a-fA-F]{8}-[0-9a-fA-F-]{20,}`), with(redactedID)}, // a GPU's serial identity
 		{re(`\b[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5}\b`), with(redactedID)},       // hardware addresses
 		{re(`\b[\w.+-]+@[A-Za-z0-9][\w-]*(?:\.[\w-]+)+\b`), with(redactedEmail)},
+		{re(`\barn:aws[\w-]*:[\w-]*:[\w-]*:\d*:[^\s"',;)\]}]+`), with(redactedID)},
+		{re(`(?:^|[^\\\w:])\\\\+[A-Za-z0-9][\w.$-]*(?:\\+[^\\/:*?"<>|\s]+)+`), redactShare},
+		{re(`"(?:~[\w.-]*)?/[^"\n]*/[^"\n]*"|'(?:~[\w.-]*)?/[^'\n]*/[^'\n]*'`), redactQuoted},
+		{re(`(?:^|[^\w.\]/~-])(?:~[\w.-]*)?/(?:[\w.@+~%-]+(?: [\w.@+~%-]+){0,3}/)+[\w.@+~%-]+(?: [\w.@+~%-]+){0,3}\.(?:py|sh|json|jsonl|ya?ml|toml|csv|tsv|parquet|arrow|bin|pt|pth|ckpt|safetensors|npy|npz|h5|tar|gz|zst|log|txt|out|err|md)\b`), redactLeadingPath},
 		{re(`(?i)\b[a-z]:\\+(?:[^\\/:*?"<>|\s]+\\+)*[^\\/:*?"<>|\s]*`), redactPath},
 		{re("(?:^|[^\\w.\\]/~-])/[^\"'\\n:]+\\.py:\\d+"), redactFrame},
 		{re(`(?:^|[^\w.\]/~-])(?:~[\w.-]*)?/[\w.@+~%-]+(?:/[\w.@+~=%-]*)*`), redactLeadingPath},
 		{re(`[0-9A-Za-z%.]*:[0-9A-Za-z%.]*:[0-9A-Za-z%.:]*`), redactIPv6},
 		{re(`(?:==|so\.|v)?\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b(?:\.\d)?`), redactIPv4},
 		{re(`\bip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3}\b(?:\.[\w-]+)*`), with(redactedHost)},
-		{re(`\b[A-Za-z0-9][\w-]*(?:\.[A-Za-z0-9][\w-]*)*\.(?:com|net|org|edu|gov|internal|lan|corp|localdomain|svc|cluster)\b(?:\.[\w-]+)*`), redactDomain},
+		{re(`\b[A-Za-z0-9][\w-]*(?:\.[A-Za-z0-9][\w-]*)*\.(?:com|net|org|edu|gov|internal|lan|corp|localdomain|svc|cluster|intranet|ai)\b(?:\.[\w-]+)*`), redactDomain},
+		{re(`\b[A-Za-z0-9][\w-]*(?:\.[A-Za-z0-9][\w-]*)+\b`), redactCountry},
 	}
 })
 
@@ -171,6 +176,29 @@ func redactDomain(host string) string {
 	return redactedHost
 }
 
+// countries are the domains under which hosts are; sure: also where only one name stands before, as no module or file is called so.
+func countries() (sure, likely, second []string) {
+	return strings.Fields("de fr uk jp cn kr tw hk sg au nz ch nl dk fi cz sk hu ro pt ie il tr ru ua za vn eu us gr lt lv ee hr ir"), strings.Fields("it be at pl no se es ca br mx bg rs th ae sa lu cl ar ph pk in local"),
+		strings.Fields("ac co edu gov gob gouv gv org com net or ne go uni")
+}
+
+// redactCountry takes out a host under the domain of a country. Module names, attributes and files have dots too.
+func redactCountry(name string) string {
+	labels := strings.Split(strings.ToLower(name), ".")
+	sure, likely, second := countries()
+	last, before := labels[len(labels)-1], labels[len(labels)-2]
+	switch {
+	case strings.Contains(name, "_"), len(labels[0]) < 2 && len(labels) == 2:
+		return name
+	case slices.Contains(sure, last), len(labels) > 2 && slices.Contains(likely, last) && !slices.ContainsFunc(labels, digits),
+		len(labels) > 2 && len(last) == 2 && slices.Contains(second, before):
+		return redactedHost
+	}
+	return name
+}
+
+func digits(label string) bool { return strings.Trim(label, "0123456789") == "" }
+
 // keepName leaves the name of a secret, with the sign and the blanks behind it, and takes its value.
 func keepName(text string) string {
 	i := strings.IndexAny(text, "=:") + 1
@@ -183,6 +211,18 @@ func keepName(text string) string {
 // redactLeadingPath keeps the character before the path, which Go's patterns cannot look behind to.
 func redactLeadingPath(match string) string {
 	i := strings.IndexAny(match, "/~")
+	return match[:i] + redactPath(match[i:])
+}
+
+// redactQuoted is redactPath for a whole path between quotes.
+func redactQuoted(match string) string {
+	q := match[:1]
+	return q + redactPath(match[1:len(match)-1]) + q
+}
+
+// redactShare is redactPath for a path on another machine, \\host\share\file; it keeps the character before.
+func redactShare(match string) string {
+	i := strings.IndexByte(match, '\\')
 	return match[:i] + redactPath(match[i:])
 }
 
@@ -240,118 +280,4 @@ func redactIPv6(text string) string {
 		return text
 	}
 	return redactedIP + text[len(trimmed):]
-}
-
-// Redacted is a document without what tells who and where, in every format.
-type Redacted struct {
-	document Document
-	redactor *Redactor
-}
-
-// Redact makes the redacted form of a document. hosts and users are names that are known to be of this machine; what the document itself
-// gives away is added.
-func Redact(d Document, hosts, users []string) (Redacted, error) {
-	text, err := json.Marshal(d)
-	if err != nil {
-		return Redacted{}, err
-	}
-	return Redacted{d, NewRedactor(hosts, users, jsonTexts(text)...)}, nil
-}
-
-var jsonString = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`"(?:[^"\\]|\\.)*"`) })
-
-// jsonTexts are the strings of a JSON text, and those that stand alone behind the key host.
-func jsonTexts(data []byte) []string {
-	var texts []string
-	key := ""
-	for _, quoted := range jsonString().FindAll(data, -1) {
-		var s string
-		if json.Unmarshal(quoted, &s) != nil {
-			continue
-		}
-		if key == "host" {
-			texts = append(texts, "host="+s)
-		}
-		texts, key = append(texts, s), s
-	}
-	return texts
-}
-
-// MarshalJSON redacts every string; numbers and names of fields stay. In compact JSON a colon follows the names, and them alone.
-func (d Redacted) MarshalJSON() ([]byte, error) {
-	data, err := json.Marshal(d.document)
-	if err != nil {
-		return nil, err
-	}
-	var out []byte
-	done := 0
-	for _, at := range jsonString().FindAllIndex(data, -1) {
-		var s string
-		isKey := at[1] < len(data) && data[at[1]] == ':'
-		if isKey || json.Unmarshal(data[at[0]:at[1]], &s) != nil {
-			continue
-		}
-		clean, err := json.Marshal(d.redactor.Text(s))
-		if err != nil {
-			return nil, err
-		}
-		out = append(append(out, data[done:at[0]]...), clean...)
-		done = at[1]
-	}
-	return append(out, data[done:]...), nil
-}
-
-// Page redacts every text of the page.
-func (d Redacted) Page(u Units) Page {
-	var page Page
-	for _, b := range d.document.Page(u) {
-		page = append(page, d.redactor.block(b))
-	}
-	return page
-}
-
-func (r *Redactor) block(b Block) Block {
-	switch b := b.(type) {
-	case Heading:
-		return Heading(r.Text(string(b)))
-	case Paragraph:
-		b.Text = r.Text(b.Text)
-		return b
-	case Code:
-		return Code(r.Text(string(b)))
-	case List:
-		items := slices.Clone(b)
-		for i := range items {
-			items[i].Text = r.Text(items[i].Text)
-		}
-		return items
-	case Table:
-		rows := make([][]Cell, len(b.Rows))
-		for i, row := range b.Rows {
-			rows[i] = slices.Clone(row)
-			for j := range rows[i] {
-				rows[i][j].Text = r.Text(rows[i][j].Text)
-			}
-		}
-		return Table{Columns: b.Columns, Rows: rows}
-	case Picture:
-		return Picture{SVG: svgText().ReplaceAllStringFunc(b.SVG, r.Text), Text: r.Text(b.Text)}
-	}
-	return b
-}
-
-var svgText = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`>[^<]+<`) })
-
-// Suite redacts the verdicts; documents without verdicts have none (Supports says so before).
-func (d Redacted) Suite() Suite {
-	judged, ok := d.document.(Judged)
-	if !ok {
-		return Suite{}
-	}
-	s := judged.Suite()
-	cases := slices.Clone(s.Cases)
-	for i := range cases {
-		cases[i].Detail, cases[i].Remedy = d.redactor.Text(cases[i].Detail), d.redactor.Text(cases[i].Remedy)
-	}
-	return Suite{Name: s.Name, Cases: cases}
 }

@@ -34,6 +34,17 @@ func TestRedactText(t *testing.T) {
 		{`GPU-5c1c3b2e-2f0e-4a7c-9b1a-001122334455 has 79.10 GiB`, `[id] has 79.10 GiB`},
 		{`ip-10-0-3-17.ec2.internal exited`, `[host] exited`},
 		{`torch.distributed.run train.local_rank pad_token=<pad> max_tokens=4096`, `torch.distributed.run train.local_rank pad_token=<pad> max_tokens=4096`},
+		{`ssh bob@gpu7 and \\\\nas01\\team\\bob\\run.log`, `ssh [user]@[host] and [path]/run.log`},
+		{`wandb: Currently logged in as: bobby (acme-team)`, `wandb: Currently logged in as: [user] (acme-team)`},
+		{`SLURM_JOB_USER=bobby SUDO_USER=carla1 of bobby and carla1`, `SLURM_JOB_USER=[user] SUDO_USER=[user] of [user] and [user]`},
+		{`node07.cs.tu-muenchen.de, gpu1.ed.ac.uk, login.hpc.cineca.it, lab.co.jp, acme.ch up`, `[host], [host], [host], [host], [host] up`},
+		{`torch.nn.init.no_grad model.to x.at layers.0.se.weight skimage.io.imread self.model.id data.csv train.sh 1.2.0`, `torch.nn.init.no_grad model.to x.at layers.0.se.weight skimage.io.imread self.model.id data.csv train.sh 1.2.0`},
+		{`role arn:aws:iam::123456789012:role/acme-train, arn:aws-cn:s3:::acme-data/x`, `role [id], [id]`},
+		{`No such file or directory: '/mnt/acme data/raw set/x y.bin'`, `No such file or directory: '[path]/x y.bin'`},
+		{`reading /mnt/acme data/raw/my set.jsonl now, from /a/b to /c/d.json`, `reading [path]/my set.jsonl now, from [path] to [path]/d.json`},
+		{`~bobby/x and bobby`, `[path] and [user]`},
+		{`TOKEN=abc123 aws_session_token=zzz --password x1 --hub_token 'a b'`, `TOKEN=[redacted] aws_session_token=[redacted] --password [redacted] --hub_token '[redacted]'`},
+		{`github_pat_11ABCDEFG0abcdefghijkl ASIAIOSFODNN7EXAMPLE AIzaSyA1234567890abcdefghijklmnopqrstuv`, `[redacted] [redacted] [redacted]`},
 		{full79, full79},
 	} {
 		if got := NewRedactor(nil, nil, c.text).Text(c.text); got != c.want {

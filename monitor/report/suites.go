@@ -37,8 +37,12 @@ var ErrFormat = errors.New("not in this format")
 
 // Supports tells whether a document can be written in a format; the error says what can.
 func Supports(name string, d Document) error {
-	if r, ok := d.(Redacted); ok {
-		d = r.document
+	for {
+		c, ok := d.(Cleaned)
+		if !ok {
+			break
+		}
+		d = c.document
 	}
 	if _, ok := d.(Judged); !ok && (name == "junit" || name == "github") {
 		return fmt.Errorf("%w: %s shows verdicts (check, estimate, run, report, postmortem); use text, json, markdown or html here", ErrFormat, name)

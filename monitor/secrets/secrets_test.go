@@ -1,4 +1,4 @@
-package monitor
+package secrets
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 )
 
 func TestScrubber(t *testing.T) {
-	scrub := NewScrubber(
+	scrub := New(
 		[]string{
 			"HF_TOKEN=abcdefgh12345", "WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567", "AWS_SECRET_ACCESS_KEY=wJalr/XUtn+FEMI",
 			"DB_PASSWORD_PROD=hunter2hunter2", "PATH=/usr/bin", "HOME=/home/user", "SHORT_TOKEN=abc", `ODD_TOKEN=qu"ote\slash`,
@@ -42,10 +42,10 @@ func TestScrubber(t *testing.T) {
 
 // TestScrubberKeepsNumbers: a password of digits is cut out of texts, not out of sizes.
 func TestScrubberKeepsNumbers(t *testing.T) {
-	scrub := NewScrubber([]string{"DB_PASSWORD=123456"}, nil)
+	scrub := New([]string{"DB_PASSWORD=123456"}, nil)
 	in := `{"e":"w","a":1234567}` + "\n" + `{"a":9123456,"msg":"login 123456"}` + "\n" + "torn 123456"
-	want := `{"a":1234567,"e":"w"}` + "\n" + `{"a":9123456,"msg":"login [redacted]"}` + "\n" + "torn [redacted]"
-	if got := string(scrub.jsonLines([]byte(in))); got != want {
+	want := `{"e":"w","a":1234567}` + "\n" + `{"a":9123456,"msg":"login [redacted]"}` + "\n" + "torn [redacted]"
+	if got := string(scrub.JSON([]byte(in))); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

@@ -1,0 +1,125 @@
+package report
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"sync"
+)
+
+// Cleaned is a document whose texts were cleaned, in every format.
+type Cleaned struct {
+	document Document
+	clean    func(text string) string
+}
+
+// Clean makes the form of a document in which each text is what clean makes of it.
+func Clean(d Document, clean func(text string) string) Cleaned { return Cleaned{d, clean} }
+
+// Redact makes the redacted form of a document. hosts and users are names that are known to be of this machine; what the document itself
+// gives away is added.
+func Redact(d Document, hosts, users []string) (Cleaned, error) {
+	text, err := json.Marshal(d)
+	if err != nil {
+		return Cleaned{}, err
+	}
+	return Clean(d, NewRedactor(hosts, users, jsonTexts(text)...).Text), nil
+}
+
+var jsonString = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`"(?:[^"\\]|\\.)*"`) })
+
+// jsonTexts are the strings of a JSON text, and those that stand alone behind the key host.
+func jsonTexts(data []byte) []string {
+	var texts []string
+	key := ""
+	for _, quoted := range jsonString().FindAll(data, -1) {
+		var s string
+		if json.Unmarshal(quoted, &s) != nil {
+			continue
+		}
+		if key == "host" {
+			texts = append(texts, "host="+s)
+		}
+		texts, key = append(texts, s), s
+	}
+	return texts
+}
+
+// MarshalJSON cleans every string; numbers and names of fields stay. In compact JSON a colon follows the names, and them alone.
+func (d Cleaned) MarshalJSON() ([]byte, error) {
+	data, err := json.Marshal(d.document)
+	if err != nil {
+		return nil, err
+	}
+	var out []byte
+	done := 0
+	for _, at := range jsonString().FindAllIndex(data, -1) {
+		var s string
+		isKey := at[1] < len(data) && data[at[1]] == ':'
+		if isKey || json.Unmarshal(data[at[0]:at[1]], &s) != nil {
+			continue
+		}
+		clean, err := json.Marshal(d.clean(s))
+		if err != nil {
+			return nil, err
+		}
+		out = append(append(out, data[done:at[0]]...), clean...)
+		done = at[1]
+	}
+	return append(out, data[done:]...), nil
+}
+
+// Page cleans every text of the page.
+func (d Cleaned) Page(u Units) Page {
+	var page Page
+	for _, b := range d.document.Page(u) {
+		page = append(page, d.block(b))
+	}
+	return page
+}
+
+func (d Cleaned) block(b Block) Block {
+	switch b := b.(type) {
+	case Heading:
+		return Heading(d.clean(string(b)))
+	case Paragraph:
+		b.Text = d.clean(b.Text)
+		return b
+	case Code:
+		return Code(d.clean(string(b)))
+	case List:
+		items := slices.Clone(b)
+		for i := range items {
+			items[i].Text = d.clean(items[i].Text)
+		}
+		return items
+	case Table:
+		rows := make([][]Cell, len(b.Rows))
+		for i, row := range b.Rows {
+			rows[i] = slices.Clone(row)
+			for j := range rows[i] {
+				rows[i][j].Text = d.clean(rows[i][j].Text)
+			}
+		}
+		return Table{Columns: b.Columns, Rows: rows}
+	case Picture:
+		return Picture{SVG: svgText().ReplaceAllStringFunc(b.SVG, d.clean), Text: d.clean(b.Text)}
+	}
+	return b
+}
+
+var svgText = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`>[^<]+<`) })
+
+// Suite cleans the verdicts; documents without verdicts have none (Supports says so before).
+func (d Cleaned) Suite() Suite {
+	judged, ok := d.document.(Judged)
+	if !ok {
+		return Suite{}
+	}
+	s := judged.Suite()
+	cases := slices.Clone(s.Cases)
+	for i := range cases {
+		cases[i].Detail, cases[i].Remedy = d.clean(cases[i].Detail), d.clean(cases[i].Remedy)
+	}
+	return Suite{Name: s.Name, Cases: cases}
+}
