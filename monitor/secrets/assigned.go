@@ -31,7 +31,7 @@ func byName(text string, found func(secret string)) string {
 		}
 		from, to := valueAt(text, i, name)
 		value := text[from:to]
-		if from == to || !judge(name, value) && !(inQuery(text[done:i], name) && !empty(value)) || text[i] == ':' && !quoted(text, from) && plainWords(value) {
+		if from == to || !quoted(text, from) && code(name, value) || !judge(name, value) && !(handedOver(text[done:i], name) && !empty(value)) || text[i] == ':' && !quoted(text, from) && plainWords(value) {
 			continue
 		}
 		out.WriteString(text[done:from])
@@ -87,11 +87,25 @@ func byOption(text string) string {
 	})
 }
 
-// inQuery tells a parameter of an address (https://host/path?token=x), where a name that may be a secret's is one.
-func inQuery(before, name string) bool {
-	before, ok := strings.CutSuffix(before, name)
-	return ok && (strings.HasSuffix(before, "?") || strings.HasSuffix(before, "&")) && strings.Contains(before, "://")
+// code tells an expression of a program (key = load(x), token = self.token) from a value.
+func code(name, value string) bool {
+	return value == name || strings.HasSuffix(value, "."+name) || call().MatchString(value)
 }
+
+var call = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][\w.]*\(`) })
+
+// handedOver tells a parameter of an address (https://host/path?token=x) or of a login (login(key=x)), where a name that may be a
+// secret's is one.
+func handedOver(before, name string) bool {
+	before, ok := strings.CutSuffix(strings.TrimRight(before, " "), name)
+	if !ok {
+		return false
+	}
+	line := before[strings.LastIndexByte(before, '\n')+1:]
+	return (strings.HasSuffix(line, "?") || strings.HasSuffix(line, "&")) && strings.Contains(line, "://") || loginCall().MatchString(line)
+}
+
+var loginCall = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)\blogin\([^()]*$`) })
 
 func quoted(text string, from int) bool {
 	return from > 0 && (text[from-1] == '"' || text[from-1] == '\'')

@@ -146,7 +146,7 @@ func (c *command) byProgram(argv []string, i int) string {
 	switch {
 	case c.program == "":
 		return w
-	case c.program == "wandb" && c.login && before == "login" && hex().MatchString(w) && len(w) >= 32,
+	case c.program == "wandb" && c.login && hex().MatchString(w) && len(w) >= 32,
 		c.program == "aws" && i > 1 && argv[i-2] == "set" && judge(before, w):
 		return c.secret(w)
 	case !c.login && slices.Contains(onlyAtLogin(), c.program):
@@ -181,6 +181,36 @@ func (c *command) account(w string) string {
 	return c.secret(w)
 }
 
+// spoken tells a command that says its words, as to a program that reads a secret from its input (echo x | docker login --password-stdin).
+func spoken(argv []string) bool {
+	return slices.Contains([]string{"echo", "printf", "/bin/echo"}, argv[0])
+}
+
+// listens tells whether the next command reads a secret from its input.
+func listens(next []token) bool {
+	for _, t := range next {
+		if reader().MatchString(t.text) {
+			return true
+		}
+		if t.ends {
+			return false
+		}
+	}
+	return false
+}
+
+var reader = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)^(?:--?(?:password|passphrase|token|key|secret|api-key)-(?:stdin|fd)|--with-token|chpasswd|sshpass|-S)$`)
+})
+
+// said is a word that was said as a secret.
+func (c *command) said(w string) string {
+	if empty(w) || strings.HasPrefix(w, "-") || strings.HasPrefix(w, "%") {
+		return w
+	}
+	return c.secret(w)
+}
+
 // script cleans a text of shell: its words are read as those of commands, and all else stays as it is.
 func (c *command) script(text string, depth int) string {
 	tokens := lex(text)
@@ -196,7 +226,13 @@ func (c *command) script(text string, depth int) string {
 		for i, t := range tokens[:n+1] {
 			raw[i] = t.text
 		}
-		for i, clean := range inner.words(raw, depth+1) {
+		clean := inner.words(raw, depth+1)
+		if spoken(raw) && listens(tokens[n+1:]) {
+			for i := 1; i < len(raw); i++ {
+				clean[i] = inner.said(raw[i])
+			}
+		}
+		for i, clean := range clean {
 			t := tokens[i]
 			out.WriteString(text[done:t.start])
 			out.WriteString(t.written(text[t.start:t.end], clean))

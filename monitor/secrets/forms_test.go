@@ -40,7 +40,7 @@ func TestHarmless(t *testing.T) {
 	for _, text := range []string{
 		"CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 79.10 GiB", "password: please enter it", "secret: not found", "torch==2.6.0 cuda::alloc key::value",
 		"{'loss': 1.25, 'grad_norm': 0.5, 'learning_rate': 2e-05, 'num_tokens': 8192.0, 'mean_token_accuracy': 0.71}", "Token indices sequence length is longer than 2048", "[rank0]: KeyError: 'input_ids'",
-		"special tokens: bos_token: <s>, eos_token: </s>, pad_token: <pad>", "key: attention.wq.weight, shape: [4096, 4096]", "missing keys: ['lm_head.weight']", "2026-11-30 22:42:25,123 INFO root: step 12",
+		"special tokens: bos_token: <s>, eos_token: </s>, pad_token: <pad>", "key: attention.wq.weight, shape: [4096, 4096]", "objects[root_key] = restore_location(obj, location)", "api_key = args.api_key", "password=password,", "missing keys: ['lm_head.weight']", "2026-11-30 22:42:25,123 INFO root: step 12",
 		"a basic understanding of the training", "std::invalid_argument: token_type_ids", "wandb: Tracking run with wandb version 0.19.1", "https://wandb.ai/acme/proj/runs/3fk2x9ab", "commit 5f0b02c75b57c5855da9ae460ce51323ea669d8a",
 	} {
 		if got := New(nil, nil).Text(text); got != text {
@@ -74,6 +74,10 @@ func TestCommands(t *testing.T) {
 		{[]string{"t.py", "Driver=x;Server=h;Uid=u;Pwd=p;"}, "t.py Driver=x;Server=h;Uid=u;Pwd=[redacted];"},
 		{[]string{"ssh", "node", "cd /x && WANDB_API_KEY=q torchrun t.py"}, "ssh node cd /x && WANDB_API_KEY=[redacted] torchrun t.py"},
 		{[]string{"bash", "-c", "bash -c \"bash -c 'export A_SECRET=zz; run'\""}, "bash -c bash -c \"bash -c 'export A_SECRET=[redacted]; run'\""},
+		{[]string{"sh", "-c", "echo -n 'p q' | docker login -u me --password-stdin r.io; echo done | cat"}, "sh -c echo -n '[redacted]' | docker login -u me --password-stdin r.io; echo done | cat"},
+		{[]string{"python", "-m", "wandb", "login", "--relogin", "0123456789abcdef0123456789abcdef01234567"}, "python -m wandb login --relogin [redacted]"},
+		{[]string{"python", "-c", "from hub import login; login(token='abc'); f(token='abc')"}, "python -c from hub import login; login(token='[redacted]'); f(token='abc')"},
+		{[]string{"sh", "-c", "cat > ~/.netrc <<E\nmachine h login u password pw1\nE\ntorchrun t.py"}, "sh -c cat > ~/.netrc <<E\nmachine h login u password [redacted]\nE\ntorchrun t.py"},
 		{[]string{"t.py", "--x", "Jq7Lw2Zt9Rk4Xv8Np3Mc6Bd1"}, "t.py --x [redacted]"},
 		{[]string{"accelerate", "launch", "--aws_secret_access_key=abc", "--aws_access_key_id", "ASIAABCDEFGHIJKLMNOP"}, "accelerate launch --aws_secret_access_key=[redacted] --aws_access_key_id [redacted]"},
 	} {

@@ -36,6 +36,7 @@ var shapes = sync.OnceValue(func() []shape {
 		keep(`(?i)(\b(?:proxy-)?authorization["']?\s*[:=]\s*["']?)(?:(?:bearer|basic|token|digest|apikey|aws4-hmac-sha256)\s+)?[^\s"'\\]{4,}`, "uthorization", "UTHORIZATION"),
 		mixed(keep(`(?i)(\b(?:bearer|basic) )[\w.~+/-]{12,}=*`, "earer ", "asic ", "EARER ", "ASIC ")),
 		keep(`(?i)(\b(?:set-)?cookie["']?\s*:\s*)[^"'\r\n]{4,}`, "ookie", "OOKIE"),
+		keep(`(\bmachine\s+\S+\s+login\s+\S+\s+password\s+)\S+`, "machine"), // ~/.netrc
 		// Hugging Face, GitHub, GitLab, NVIDIA, Google, npm, Docker, PyPI
 		of(`\b(?:hf_[A-Za-z0-9]{16,}|api_org_[A-Za-z0-9]{20,})`, "hf_", "api_org_"),
 		of(`\b(?:github_pat_\w{20,}|gh[pousr]_[A-Za-z0-9]{20,})`, "github_pat_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
