@@ -327,7 +327,7 @@ func TestLeftOverOfAKilledRun(t *testing.T) {
 	if _, err := os.Stat(private); err != nil {
 		t.Fatalf("the private folder of a command that lives: %v", err)
 	}
-	if r := b.run(b.exe, "report"); !strings.Contains(r.stdout, "the command goes on") {
+	if r := b.run(b.exe, "report"); !strings.Contains(r.stdout, "processes of the command go on") {
 		t.Errorf("report:\n%s", r.stdout)
 	}
 	check(t, syscall.Kill(pid, syscall.SIGKILL))

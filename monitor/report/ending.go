@@ -28,9 +28,9 @@ func (s State) Sentence() string {
 	case StateLive:
 		return "the run goes on, and oomguard watches it: this is what was recorded until now"
 	case StateUnwatched:
-		return "oomguard itself was stopped before the command ended, and the command goes on"
+		return "oomguard itself was stopped before the command ended, and processes of the command go on"
 	case StateCutOff:
-		return "how it ended is not known: oomguard itself was stopped before it could record the end"
+		return "how it ended is not known: oomguard itself was stopped, or could not write, before it had recorded the end"
 	case StateUnknown:
 	}
 	return "how it ended is not known: no end was recorded, and whether it goes on cannot be told from here"

@@ -150,9 +150,9 @@ func TestEndings(t *testing.T) {
 		{"refused", func(r *Run) { r.Refused, r.Exit = true, nil }, "refused by the checklist: nothing was started"},
 		{"watch ended", func(r *Run) {
 			r.Exit, r.State, r.Recording.LastSeen = nil, StateCutOff, time.Date(2026, 11, 1, 12, 0, 30, 0, time.UTC)
-		}, "oomguard itself was stopped before it could record the end; it was watched until 2026-11-01T12:00:30Z"},
+		}, "oomguard itself was stopped, or could not write, before it had recorded the end; it was watched until 2026-11-01T12:00:30Z"},
 		{"goes on", func(r *Run) { r.Exit, r.State = nil, StateLive }, "the run goes on, and oomguard watches it"},
-		{"goes on without us", func(r *Run) { r.Exit, r.State = nil, StateUnwatched }, "and the command goes on"},
+		{"goes on without us", func(r *Run) { r.Exit, r.State = nil, StateUnwatched }, "processes of the command go on"},
 		{"no end", func(r *Run) { r.Exit = nil }, "whether it goes on cannot be told from here"},
 		{"nothing measured", func(r *Run) { r.Recording = nil }, "nothing was measured inside the ranks"},
 		{"simulated", func(r *Run) { r.Postmortem.Simulated = true }, "simulated: the error was raised on purpose"},
