@@ -61,6 +61,9 @@ func NewRedactor(hosts, users []string, texts ...string) *Redactor {
 	r := &Redactor{words: map[string]string{}}
 	learn := func(name, word string) {
 		name = strings.TrimRight(name, ".-_")
+		if sourceFile().MatchString(name) {
+			return // [engine.py:160] is no host and its port
+		}
 		if len(name) >= leastName && !slices.Contains(commonNames(), strings.ToLower(name)) && strings.ContainsFunc(name, isLetter) {
 			r.words[name] = word
 			if short, _, ok := strings.Cut(name, "."); ok && word == redactedHost && len(short) >= leastName && !slices.Contains(commonNames(), short) {
@@ -88,6 +91,10 @@ func NewRedactor(hosts, users []string, texts ...string) *Redactor {
 	}
 	return r
 }
+
+var sourceFile = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\.(?:py|pyx|cc|cpp|cu|cuh|c|h|hpp|rs|go|js|ts|java|sh)$`)
+})
 
 func isLetter(c rune) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 

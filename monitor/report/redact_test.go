@@ -42,6 +42,7 @@ func TestRedactText(t *testing.T) {
 		{`role arn:aws:iam::123456789012:role/acme-train, arn:aws-cn:s3:::acme-data/x`, `role [id], [id]`},
 		{`No such file or directory: '/mnt/acme data/raw set/x y.bin'`, `No such file or directory: '[path]/x y.bin'`},
 		{`reading /mnt/acme data/raw/my set.jsonl now, from /a/b to /c/d.json`, `reading [path]/my set.jsonl now, from [path] to [path]/d.json`},
+		{`ERROR [engine.py:160] failed in engine.py`, `ERROR [engine.py:160] failed in engine.py`},
 		{`~bobby/x and bobby`, `[path] and [user]`},
 		{`TOKEN=abc123 aws_session_token=zzz --password x1 --hub_token 'a b'`, `TOKEN=[redacted] aws_session_token=[redacted] --password [redacted] --hub_token '[redacted]'`},
 		{`github_pat_11ABCDEFG0abcdefghijkl ASIAIOSFODNN7EXAMPLE AIzaSyA1234567890abcdefghijklmnopqrstuv`, `[redacted] [redacted] [redacted]`},

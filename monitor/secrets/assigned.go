@@ -31,7 +31,9 @@ func byName(text string, found func(secret string)) string {
 		}
 		from, to := valueAt(text, i, name)
 		value := text[from:to]
-		if from == to || !quoted(text, from) && code(name, value) || !judge(name, value) && !(handedOver(text[done:i], name) && !empty(value)) || text[i] == ':' && !quoted(text, from) && plainWords(value) {
+		bare := !quoted(text, from)
+		secret := judge(name, value) || handedOver(text[done:i], name) && !empty(value)
+		if !secret || from == to || bare && (code(name, value) || text[i] == ':' && plainWords(value)) {
 			continue
 		}
 		out.WriteString(text[done:from])

@@ -62,9 +62,6 @@ func random(v string) bool {
 	return letter && odd && !worded(v)
 }
 
-// unnamed is the shortest secret that is told without a name.
-const unnamed = 20
-
 var (
 	// run is a piece of a value without signs but those of base64.
 	run = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[A-Za-z0-9+]{20,}`) })
@@ -135,12 +132,15 @@ func judge(name, value string) bool {
 		return false
 	}
 	switch judgeName(name) {
-	case strong:
-		return !(path(value) && filed(name) && !surelyRandom(value)) && !(number().MatchString(value) && counted(name))
+	case none:
+		return false
 	case weak:
 		return random(value)
+	case strong:
 	}
-	return false
+	file := path(value) && filed(name) && !surelyRandom(value)
+	amount := number().MatchString(value) && counted(name)
+	return !file && !amount
 }
 
 // number is an amount: 4096, 300B, 1e9.
