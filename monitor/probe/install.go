@@ -10,7 +10,7 @@ import (
 	"oomguard/launcher/files"
 )
 
-//go:embed pylib/sitecustomize.py pylib/_oomguard_probe/*.py
+//go:embed pylib/*.py pylib/_oomguard_probe/*.py
 var pylib embed.FS
 
 const libraryFolder = "pylib"

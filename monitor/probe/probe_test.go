@@ -17,7 +17,7 @@ func TestInstall(t *testing.T) {
 		t.Errorf("a second time: %v", err)
 	}
 	modes := map[string]os.FileMode{
-		"pylib": 0o700, "pylib/sitecustomize.py": 0o600, "pylib/_oomguard_probe": 0o700, "pylib/_oomguard_probe/__init__.py": 0o600,
+		"pylib": 0o700, "pylib/sitecustomize.py": 0o600, "pylib/_oomguard_start.py": 0o600, "pylib/_oomguard_probe": 0o700, "pylib/_oomguard_probe/__init__.py": 0o600,
 	}
 	for name, want := range modes {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != want {

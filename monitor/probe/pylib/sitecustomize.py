@@ -1,137 +1,33 @@
-"""Starts oomguard's probe when a training process imports torch, and does nothing else.
+"""Lets oomguard's probe wait for torch, and leaves the interpreter as it would be without us.
 
 Python imports a module of this name at start-up from the first folder that has one, and oomguard puts this folder in front of
-PYTHONPATH. So this file runs in every Python below the wrapped command: it must be cheap, must never raise, and must leave the
-interpreter as it would be without us. It uses only modules that are loaded by then.
+PYTHONPATH. So this file runs in every Python below the wrapped command, Python 2 too: it must be cheap, must never raise, and must
+be written in what all of them read. It uses only modules that are loaded by then.
 """
 import os
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-
-# Programs that import torch only to start the processes that train.
-LAUNCHERS = {
-    "torchrun", "accelerate", "deepspeed", "torch.distributed.run", "torch.distributed.launch", "torch.distributed.launcher",
-    "accelerate.commands.launch", "accelerate.commands.accelerate_cli", "deepspeed.launcher.runner", "deepspeed.launcher.launch",
-}
-
-
-def identity(env):
-    """Which training process of the job this is, "pid/rank/local rank/attempt": its children inherit it and stay silent."""
-    names = ("RANK", "LOCAL_RANK", "TORCHELASTIC_RESTART_COUNT")
-    return "/".join([str(os.getpid())] + [env.get(name, "") for name in names])
-
-
-def wanted(env):
-    """Whether this process may be the one that reports for its rank."""
-    if not env.get("OOMGUARD_PROBE_DIR") or env.get("OOMGUARD_PROBE") == "0":
-        return False
-    if "LOCAL_RANK" not in env and "RANK" not in env and env.get("OOMGUARD_SINGLE") != "1":
-        return False
-    if any(getattr(finder, "oomguard", False) for finder in sys.meta_path):
-        return False  # oomguard inside oomguard: the inner one reports
-    owner = env.get("OOMGUARD_OWNER", "")
-    mine = identity(env)
-    return owner == mine or owner.partition("/")[2] != mine.partition("/")[2]
-
-
-def is_launcher():
-    """Whether this process only starts others. A cluster may set RANK for the node, so the variables alone do not tell."""
-    with open("/proc/self/cmdline", "rb") as file:
-        words = file.read().decode("utf-8", "replace").split("\0")[1:]
-    while words and words[0].startswith("-"):
-        if words[0] == "-m":
-            return len(words) > 1 and words[1] in LAUNCHERS
-        words = words[2:] if words[0] in ("-W", "-X") else words[1:]
-    return bool(words) and os.path.basename(words[0]) in LAUNCHERS
-
-
-class AfterImport:
-    """A meta path finder that calls back when one of a few modules has been executed; it finds nothing itself."""
-
-    oomguard = True
-
-    def __init__(self):
-        self.callbacks = {}
-
-    def add(self, name, callback):
-        self.callbacks[name] = callback
-
-    def find_spec(self, name, path=None, target=None):
-        if name not in self.callbacks:
-            return None
-        for finder in list(sys.meta_path):
-            find = getattr(finder, "find_spec", None)
-            spec = find(name, path, target) if finder is not self and find else None
-            if spec is not None:
-                self._wrap(name, spec.loader)
-                return spec
-        return None
-
-    def _wrap(self, name, loader):
-        """Wraps exec_module, not the search: libraries ask find_spec whether torch is there long before they import it."""
-        run = getattr(loader, "exec_module", None)
-        if run is None:
-            return
-
-        def exec_module(module):
-            loader.__dict__.pop("exec_module", None)
-            run(module)  # errors of the module itself pass untouched
-            callback = self.callbacks.pop(name, None)
-            if not self.callbacks and self in sys.meta_path:
-                sys.meta_path.remove(self)
-            if callback is not None:
-                try:
-                    callback(module)
-                except Exception:
-                    pass  # the training goes on without us
-
-        try:
-            loader.exec_module = exec_module
-        except AttributeError:
-            pass
-
-
-def start(torch, finder):
-    """Loads the probe and installs it: torch has just been imported."""
-    env = os.environ
-    if "LOCAL_RANK" not in env and is_launcher():
-        return
-    env["OOMGUARD_OWNER"] = identity(env)
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    folder = os.path.join(HERE, "_oomguard_probe")
-    spec = spec_from_file_location("_oomguard_probe", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder])
-    probe = module_from_spec(spec)
-    sys.modules[spec.name] = probe
-    spec.loader.exec_module(probe)
-    probe.install(torch, finder)
+HERE = os.path.dirname(__file__)  # as it stands in sys.path
 
 
 def prepare():
-    if wanted(os.environ):
-        finder = AfterImport()
-        finder.add("torch", lambda torch: start(torch, finder))
-        sys.meta_path.insert(0, finder)
+    import _oomguard_start
+
+    del sys.modules["_oomguard_start"]
+    _oomguard_start.prepare(HERE)
 
 
 def hand_over():
-    """Imports the sitecustomize that the user would have had without us and lets it own the name; its errors reach Python as ever."""
-    here = os.path.realpath(HERE)
-    sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry or ".") != here]
-    ours = sys.modules.pop("sitecustomize", None)
+    """Imports the sitecustomize that there would be without us. What it raises, also that there is none, reaches Python as ever."""
+    sys.path[:] = [entry for entry in sys.path if entry != HERE]
+    sys.path_importer_cache.pop(HERE, None)
+    ours = sys.modules.pop("sitecustomize")  # noqa: F841 Python 2 empties a module that nobody holds
+    import sitecustomize  # noqa: F401
+
+
+if sys.version_info >= (3, 8) and sys.implementation.name == "cpython" and os.environ.get("OOMGUARD_PROBE_DIR"):
     try:
-        import sitecustomize  # noqa: F401
-    except ImportError as error:
-        if error.name != "sitecustomize":
-            raise
-    finally:
-        if "sitecustomize" not in sys.modules and ours is not None:
-            sys.modules["sitecustomize"] = ours
-
-
-try:
-    prepare()
-except Exception:
-    pass
+        prepare()
+    except Exception:
+        pass  # the training goes on without us
 hand_over()

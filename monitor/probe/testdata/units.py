@@ -1,4 +1,5 @@
 """Unit tests of the probe's parts, without torch. Argument 1: the folder pylib."""
+import ast
 import contextlib
 import importlib.util
 import io
@@ -7,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import traceback
 import types
 import unittest
 
@@ -426,6 +428,65 @@ class Torch1Test(unittest.TestCase):
         calls.clear()
         Override().step()  # nested: the timeline knows the optimizer by its identity
         self.assertEqual(calls, [("begin", 1), ("begin", 1), "end", "end"])
+
+
+class AfterImportTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        for name, text in (("oomguard_first", ""), ("oomguard_second", ""), ("oomguard_fails", "1 / 0"), ("oomguard_lacks", "import there_is_no_such")):
+            with open(os.path.join(folder.name, name + ".py"), "w") as file:
+                file.write(text)
+            self.addCleanup(sys.modules.pop, name, None)
+        spec = importlib.util.spec_from_file_location("_oomguard_start", os.path.join(PYLIB, "_oomguard_start.py"))
+        start = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(start)
+        self.finder = start.AfterImport()
+        self.insert_paths(folder.name)
+
+    def insert_paths(self, folder):
+        for target, value in ((sys.path, folder), (sys.meta_path, self.finder)):
+            target.insert(0, value)
+            self.addCleanup(lambda target=target, value=value: value in target and target.remove(value))
+
+    def test_a_callback_may_wait_for_another_module(self):
+        calls = []
+        self.finder.add("oomguard_first", lambda module: self.finder.add("oomguard_second", calls.append))
+        first, second = importlib.import_module("oomguard_first"), importlib.import_module("oomguard_second")
+        self.assertEqual(calls, [second])
+        self.assertNotIn(self.finder, sys.meta_path)
+        for module in (first, second):
+            self.assertNotIn("exec_module", vars(module.__loader__))
+
+    def test_frames_of_a_failing_import_are_not_ours(self):
+        for name, kind in (("oomguard_fails", ZeroDivisionError), ("oomguard_lacks", ImportError)):
+            texts = set()
+            for _ in range(2):
+                try:
+                    __import__(name)
+                except kind:
+                    texts.add(traceback.format_exc())
+                self.finder.add(name, self.fail) if not self.finder.callbacks else self.finder.callbacks.clear()
+            self.assertEqual(len(texts), 1, texts)
+            self.finder.callbacks.clear()
+
+
+class OldPythonTest(unittest.TestCase):
+    """sitecustomize.py is read by every Python below the command."""
+
+    NODES = """Module Expr Constant Import alias Assign Name Load Store Call Attribute FunctionDef arguments arg Subscript Slice Del Delete
+        ListComp comprehension Compare NotEq GtE Eq If BoolOp And Tuple Try ExceptHandler Pass Index""".split()
+
+    def test_sitecustomize_uses_only_what_all_of_them_know(self):
+        with open(os.path.join(PYLIB, "sitecustomize.py"), "rb") as file:
+            text = file.read()
+        tree = ast.parse(text.decode("ascii"))  # Python 2 wants a word about any other encoding
+        for node in ast.walk(tree):
+            self.assertIn(type(node).__name__, self.NODES)
+            if isinstance(node, ast.FunctionDef):
+                self.assertFalse(node.returns or node.args.kwonlyargs or [a for a in node.args.args if a.annotation])
+            if isinstance(node, ast.Assign):
+                self.assertFalse([target for target in node.targets if isinstance(target, ast.Tuple)])
 
 
 class CrashTest(unittest.TestCase):
