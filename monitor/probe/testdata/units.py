@@ -1,7 +1,9 @@
 """Unit tests of the probe's parts, without torch. Argument 1: the folder pylib."""
 import ast
 import contextlib
+import functools
 import importlib.util
+import inspect
 import io
 import json
 import os
@@ -11,6 +13,8 @@ import tempfile
 import traceback
 import types
 import unittest
+import unittest.mock
+import warnings
 
 PYLIB = sys.argv.pop(1)
 MIB = 1 << 20
@@ -27,7 +31,7 @@ def load():
 
 
 probe = load()
-from _oomguard_probe import crash, hooks, journal, memory, recorder, timeline  # noqa: E402
+from _oomguard_probe import crash, hooks, journal, memory, recorder, timeline, watch  # noqa: E402
 
 
 class Windows:
@@ -386,22 +390,151 @@ class MemoryTest(unittest.TestCase):
             resource.getrusage = original
 
 
+class WatchTest(unittest.TestCase):
+    def setUp(self):
+        self.calls = []
+        self.watch = watch.Watch(lambda f, *args: f(*args), lambda *args: self.calls.append(args) or "begun", lambda *args: self.calls.append(args))
+
+    def test_keeps_what_the_function_is(self):
+        def function(a, b: int = 2, *rest: str, c, d=4, **others) -> int:
+            """Its text."""
+            return sum((a, b, c, d) + rest)
+
+        signature, source, names = inspect.signature(function), inspect.getsource(function), function.__code__.co_varnames
+        watch.attach(function, self.watch)
+        self.assertEqual((inspect.signature(function), inspect.getsource(function), function.__code__.co_varnames), (signature, source, names))
+        self.assertEqual(function(1, 2, 3, c=4), 14)
+        self.assertEqual(function.__doc__, "Its text.")
+        self.assertEqual(self.calls, [(None, None), (None, "begun", None)])
+        {function.__code__: hash(function.__code__)}
+
+    def test_methods(self):
+        class Base:
+            def name(self):
+                return "base"
+
+        class Method(Base):
+            __hidden = "hidden"
+
+            def name(self, closure=None):
+                return super().name() + self.__hidden
+
+        watch.attach(Method.name, self.watch)
+        method = Method()
+        self.assertEqual(method.name(closure=7), "basehidden")
+        self.assertEqual(self.calls, [(method, 7), (method, "begun", None)])
+
+    def test_says_nothing_of_the_source(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+            file.write('def function():\n    "\\d"\n    return 1 is 1\n')
+            file.flush()
+            scope = {}
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                exec(compile(open(file.name).read(), file.name, "exec"), scope)
+                self.assertTrue(told)
+                del told[:]
+                watch.attach(scope["function"], self.watch)
+                self.assertFalse(told)
+        self.assertTrue(scope["function"]())
+
+    def test_closures(self):
+        first, second = 1, 2
+
+        def function(x):
+            return (x, first, second)
+
+        watch.attach(function, self.watch)
+        second = 3
+        self.assertEqual((function(0), len(self.calls)), ((0, 1, 3), 2))
+
+    def test_errors_pass(self):
+        def function():
+            raise KeyError("x")
+
+        lines = {}
+        for _ in range(2):
+            try:
+                function()
+            except KeyError as error:
+                lines[traceback.format_exc()] = error
+            watch.attach(function, self.watch) if len(lines) == 1 and not self.calls else None
+        self.assertEqual(len(lines), 1, "another traceback")
+        self.assertEqual([type(args[-1]) for args in self.calls], [type(None), KeyError])
+
+    def test_inside_decorators(self):
+        @functools.wraps(len)
+        def other():
+            pass
+
+        def decorator(function):
+            @functools.wraps(function)
+            def outside(*args):
+                return function(*args) + 1
+            return outside
+
+        @decorator
+        def function(a):
+            return a
+
+        watch.attach(function, self.watch)
+        self.assertEqual((function(1), len(self.calls)), (2, 2))
+        with self.assertRaises(AttributeError):
+            watch.attach(other, self.watch)  # C has no code
+
+    def test_touches_nothing_whose_source_is_another(self):
+        def function():
+            return 1
+
+        function.__code__ = function.__code__.replace(co_consts=(None, 2))
+        for one in (function, lambda: 1, eval("lambda: 1")):
+            code = one.__code__
+            with self.assertRaises((ValueError, OSError, SyntaxError, StopIteration)):
+                watch.attach(one, self.watch)
+            self.assertIs(one.__code__, code)
+
+    def test_under_the_compiler_only_the_body_is_there(self):
+        compiling = [False]
+        scope = {"torch": types.SimpleNamespace(compiler=types.SimpleNamespace(is_compiling=lambda: compiling[0]))}
+
+        def function(a):
+            if a:
+                return a
+            a = 5
+
+        inside = types.FunctionType(function.__code__, scope, "function")
+        inside.__qualname__ = function.__qualname__
+        watch.attach(inside, self.watch)
+        for now in (True, False):
+            compiling[0] = now
+            self.assertEqual((inside(1), inside(0)), (1, None))
+            self.assertEqual(len(self.calls), 0 if now else 4)
+
+    def test_a_global_statement_stands_once(self):
+        scope = {"torch": types.SimpleNamespace(compiler=types.SimpleNamespace(is_compiling=lambda: False)), "COUNT": 0}
+
+        def function():
+            if "a":
+                global COUNT
+                COUNT += 1
+
+            def inner():
+                global COUNT
+                return COUNT
+            return inner()
+
+        inside = types.FunctionType(function.__code__, scope, "function")
+        inside.__qualname__ = function.__qualname__
+        watch.attach(inside, self.watch)
+        self.assertEqual((inside(), inside(), len(self.calls)), (1, 2, 4))
+
+
 class Torch1Test(unittest.TestCase):
-    """The optimizer of torch 1.13 (torch/optim/optimizer.py): no global hooks, step of each class is wrapped once for the profiler."""
+    """The optimizer of torch 1.13 (torch/optim/optimizer.py) has no global hooks."""
 
-    def test_steps_are_seen_once(self):
-        class Optimizer:
-            def __init__(self):
-                self._hook_for_profile()
-
-            def _hook_for_profile(self):
-                if not getattr(type(self).step, "hooked", None):
-                    run = type(self).step
-                    type(self).step = lambda *args: run(*args)
-                    type(self).step.hooked = True
-
-        class Adam(Optimizer):
-            def step(self, fails=False):
+    def test_steps_are_seen(self):
+        class Adam:
+            def step(self, closure=None, fails=False):
                 """Adam's step."""
                 if fails:
                     raise RuntimeError
@@ -414,20 +547,24 @@ class Torch1Test(unittest.TestCase):
                 return super().step()
 
         calls = []
-        fake = types.SimpleNamespace(guard=lambda f, *args: f(*args), step_begin=lambda o, args, kwargs: calls.append(("begin", len(args))),
-                                     step_end=lambda o: calls.append("end"), passed_step=lambda error: calls.append("error"))
-        hooks.optimizer_step_torch1(types.SimpleNamespace(Optimizer=Optimizer), fake)
-        for optimizer in (Adam(), Adam(), Child(), Adam()):
+        fake = types.SimpleNamespace(
+            guard=lambda f, *args: f(*args), attempt=lambda what, f, *args: f(*args), step_begin=lambda o, closure: calls.append(("begin", closure)),
+            step_end=lambda o: calls.append("end"), passed_step=lambda error: calls.append("error"))
+        with unittest.mock.patch.dict(sys.modules, {"torch.optim.optimizer": types.SimpleNamespace()}):
+            watch_step = hooks.watcher_of_steps(fake)
+            for optimizer in (Adam(), Adam(), Child(), Adam()):
+                watch_step(type(optimizer))
+                calls.clear()
+                optimizer.step()
+                self.assertEqual(calls, [("begin", None), "end"], type(optimizer))
             calls.clear()
-            optimizer.step()
-            self.assertEqual(calls, [("begin", 1), "end"], type(optimizer))
-        calls.clear()
-        with self.assertRaises(RuntimeError):
-            Child().step(True)
-        self.assertEqual(calls, [("begin", 2), "error"])
-        calls.clear()
-        Override().step()  # nested: the timeline knows the optimizer by its identity
-        self.assertEqual(calls, [("begin", 1), ("begin", 1), "end", "end"])
+            with self.assertRaises(RuntimeError):
+                Child().step(7, True)
+            self.assertEqual(calls, [("begin", 7), "error"])
+            calls.clear()
+            watch_step(Override)
+            Override().step()  # nested: the timeline knows the optimizer by its identity
+            self.assertEqual(calls, [("begin", None), ("begin", None), "end", "end"])
 
 
 class AfterImportTest(unittest.TestCase):

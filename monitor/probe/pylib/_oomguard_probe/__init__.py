@@ -5,6 +5,7 @@ of its own switches it off and leaves a note, children that the process forks ar
 
     journal   the file to which events are appended
     memory    the numbers: CUDA allocator or resident memory
+    watch     sees the calls of a function that stays what it is
     recorder  measures windows, folds and thins them
     timeline  which stage a window was
     hooks     where torch tells what the training does
@@ -53,6 +54,13 @@ class Probe:
                 pass
             return None
 
+    def attempt(self, what, function, *args):
+        """Calls what a version of torch may not have; without it one signal is missing."""
+        try:
+            function(*args)
+        except Exception as error:
+            self.guard(lambda: self.journal.event("note", msg="%s: this version of torch lacks something: %r" % (what, error)))
+
     def hello(self):
         env = os.environ
         reading = self.memory.read()
@@ -73,9 +81,8 @@ class Probe:
         self._trained.update(id(p) for group in optimizer.param_groups for p in group["params"])
         self.timeline.optimizer_built()
 
-    def step_begin(self, optimizer, args, kwargs):
-        """args begin with the optimizer itself; what follows is a closure."""
-        self.timeline.step_begin(id(optimizer), len(args) > 1 or kwargs.get("closure") is not None)
+    def step_begin(self, optimizer, closure):
+        self.timeline.step_begin(id(optimizer), closure is not None)
 
     def step_end(self, optimizer):
         self._remember(optimizer)
@@ -138,9 +145,13 @@ class Probe:
             return self.timeline.step_stage()
         return self.timeline.now()
 
-    def bye(self):
+    def fatal(self):
+        """The main thread has ended: by an exception?"""
         if not self._told and getattr(sys, "last_value", None) is not None:
-            self.uncaught(sys.last_type, sys.last_value, sys.last_traceback)  # somebody replaced sys.excepthook after us
+            self.uncaught(sys.last_type, sys.last_value, sys.last_traceback)
+
+    def bye(self):
+        self.fatal()
         if not self._told:
             self.timeline.end("other")
         self.recorder.flush()
@@ -241,10 +252,7 @@ def install(torch, finder):
 
 
 def _install_one(hook, module, probe):
-    try:
-        hook(module, probe)
-    except Exception as error:
-        probe.guard(lambda: probe.journal.event("note", msg="hook %s: this version of torch lacks something: %r" % (hook.__name__, error)))
+    probe.attempt("hook " + hook.__qualname__.partition(".")[0], hook, module, probe)
 
 
 def _install_later(name, hook, finder, probe):

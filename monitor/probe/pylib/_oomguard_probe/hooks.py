@@ -1,22 +1,54 @@
 """The places where torch tells what the training does. Each hook stands alone: a name that a version lacks costs one signal.
 
-No hooks on modules: they cost time in every call and break torch.compile's graphs. One place sees all backward passes (the engine
-object), one all optimizer steps (the global step hooks).
+Public functions and methods are watched, not replaced: see watch. No hooks on modules: they cost time in every call and break
+torch.compile's graphs. One place sees all optimizer steps (the global step hooks).
 """
+import atexit
+import inspect
 import sys
+import threading
 
-from .memory import copy_name
+from .watch import Watch, attach, watched
+
+
+def backward(torch, probe):
+    """Backward passes: Tensor.backward, autograd.backward, autograd.grad."""
+    watch_backward(probe, torch.autograd.backward, torch.autograd.grad)
+
+
+def pipeline_backward(schedules, probe):
+    """Backward passes of pipelines that call the engine themselves."""
+    watch_backward(probe, schedules.custom_backward)
+
+
+def watch_backward(probe, *functions):
+    timeline = probe.timeline
+
+    def end(subject, begun, error):
+        if error is not None:
+            probe.passed(error, "backward")
+        timeline.backward_end()
+
+    watch = Watch(probe.guard, lambda subject, closure: timeline.backward_begin(), end)
+    for function in functions:
+        attach(function, watch)
 
 
 def engine(torch, probe):
-    """Backward passes: Tensor.backward, autograd.backward, autograd.grad and pipelines that call the engine themselves. Libraries
-    ask for the engine's type, so ours is a subclass."""
+    """Backward passes of code that calls the engine and is not watched. Libraries ask for the engine's type, so ours is a subclass. Inside
+    a function that is watched it hands out its own method, so that no frame of ours shows there."""
     base = type(torch.autograd.Variable._execution_engine)
     original = base.run_backward
     timeline = probe.timeline
 
     class Engine(base):
-        def run_backward(self, *args, **kwargs):
+        __slots__ = ()
+
+        @property
+        def run_backward(self):
+            return original.__get__(self) if timeline.backward_depth or not probe.on else self._watched
+
+        def _watched(self, *args, **kwargs):
             probe.guard(timeline.backward_begin)
             try:
                 return original(self, *args, **kwargs)
@@ -30,36 +62,44 @@ def engine(torch, probe):
     torch.autograd.Variable._execution_engine = Engine()
 
 
+def optimizer_class():
+    return sys.modules["torch.optim.optimizer"].Optimizer  # torch 1.13 deletes the attribute torch.optim.optimizer
+
+
 def optimizer_built(torch, probe):
     """The end of setup, and which parameters are trained. The base class allocates no tensors, but torch imports its compiler when
     the first one is built: 80 MB of resident memory (torch 2.15) that are not the training's."""
-    optimizer = sys.modules["torch.optim.optimizer"].Optimizer  # torch 1.13 deletes the attribute torch.optim.optimizer
-    original = optimizer.__init__
+    watch_steps = watcher_of_steps(probe)
 
-    def __init__(self, *args, **kwargs):
-        probe.guard(probe.timeline.setup_done)
-        before = probe.guard(probe.memory.before_import)
-        original(self, *args, **kwargs)
-        probe.guard(probe.memory.after_import, before)
-        probe.guard(probe.optimizer_built, self)
+    def begin(optimizer, closure):
+        probe.timeline.setup_done()
+        return probe.memory.before_import()
 
-    copy_name(__init__, original)
-    optimizer.__init__ = __init__
+    def end(optimizer, before, error):
+        probe.memory.after_import(before)
+        if error is None:
+            watch_steps(type(optimizer))
+            probe.optimizer_built(optimizer)
+
+    attach(optimizer_class().__init__, Watch(probe.guard, begin, end))
+
+
+def has_step_hooks():
+    return hasattr(sys.modules["torch.optim.optimizer"], "register_optimizer_step_pre_hook")
 
 
 def optimizer_step(torch, probe):
     """Optimizer steps, through the global hooks of torch 2. Dynamo inlines them: is_compiling() folds to a constant there, so that
     a compiled step neither breaks nor recompiles."""
-    module = sys.modules["torch.optim.optimizer"]
-    if not hasattr(module, "register_optimizer_step_pre_hook"):
-        optimizer_step_torch1(module, probe)
+    if not has_step_hooks():
         return
+    module = sys.modules["torch.optim.optimizer"]
     compiling = probe.compiling
 
     def before(optimizer, args, kwargs):
         if compiling():
             return
-        probe.guard(probe.step_begin, optimizer, args, kwargs)
+        probe.guard(probe.step_begin, optimizer, kwargs.get("closure", args[1] if len(args) > 1 else None))  # args[0]: the optimizer
 
     def after(optimizer, args, kwargs):
         if compiling():
@@ -70,182 +110,131 @@ def optimizer_step(torch, probe):
     module.register_optimizer_step_post_hook(after)
 
 
-def optimizer_step_torch1(module, probe):
-    """torch 1.x: wraps step of each class where torch wraps it for its profiler, when the first instance is built."""
-    optimizer = module.Optimizer
-    original = optimizer._hook_for_profile
-    wrapped = set()
+def watcher_of_steps(probe):
+    """torch 1.x has no such hooks: the step of each class is watched when its first instance is built."""
+    if has_step_hooks():
+        return lambda cls: None
+    seen = set()
 
-    def wrap(cls):
-        run = cls.step
+    def end(optimizer, begun, error):
+        if error is None:
+            probe.step_end(optimizer)
+        else:
+            probe.passed_step(error)
 
-        def step(self, *args, **kwargs):
-            probe.guard(probe.step_begin, self, (self,) + args, kwargs)
-            try:
-                result = run(self, *args, **kwargs)
-            except BaseException as error:
-                probe.guard(probe.passed_step, error)
-                raise
-            probe.guard(probe.step_end, self)
-            return result
+    def watch_step(cls):
+        step = inspect.unwrap(cls.step)
+        step = inspect.unwrap(inspect.getclosurevars(step).nonlocals.get("func", step))  # of a decorator that does not say what it wraps
+        if step not in seen:
+            seen.add(step)
+            probe.attempt("step of " + cls.__name__, attach, step, Watch(probe.guard, probe.step_begin, end))
 
-        step.__dict__.update(run.__dict__)  # torch marks a class that it has wrapped by an attribute of step
-        copy_name(step, run)
-        cls.step = step
-
-    def _hook_for_profile(self):
-        original(self)
-        if type(self) not in wrapped and type(self).step not in [cls.step for cls in wrapped]:
-            wrapped.add(type(self))
-            wrap(type(self))
-
-    copy_name(_hook_for_profile, original)
-    optimizer._hook_for_profile = _hook_for_profile
+    return watch_step
 
 
 def gradient_scaler(torch, probe):
     """AMP: unscaling, the search for infinities and the step that may be skipped are one step."""
     module = sys.modules.get("torch.amp.grad_scaler") or sys.modules["torch.cuda.amp.grad_scaler"]
-    original = module.GradScaler.step
-    timeline = probe.timeline
 
-    def step(self, optimizer, *args, **kwargs):
-        probe.guard(timeline.step_begin, id(self), True, False)
-        try:
-            result = original(self, optimizer, *args, **kwargs)
-        except BaseException as error:
-            probe.guard(probe.passed_step, error)
-            raise
-        probe.guard(probe.scaler_end, self)
-        return result
+    def begin(scaler, closure):
+        probe.timeline.step_begin(id(scaler), True, False)
 
-    copy_name(step, original)
-    module.GradScaler.step = step
+    def end(scaler, begun, error):
+        if error is None:
+            probe.scaler_end(scaler)
+        else:
+            probe.passed_step(error)
+
+    attach(module.GradScaler.step, Watch(probe.guard, begin, end))
 
 
 def gradients_freed(torch, probe):
     """zero_grad of optimizers and modules: the border between an optimizer step, which needs the gradients, and the next forward pass."""
-    wrap_zero_grad(sys.modules["torch.optim.optimizer"].Optimizer, probe)
-    wrap_zero_grad(torch.nn.Module, probe)
+    watch = Watch(probe.guard, end=unless_failed(probe.timeline.gradients_freed))
+    attach(optimizer_class().zero_grad, watch)
+    attach(torch.nn.Module.zero_grad, watch)
 
 
-def wrap_zero_grad(owner, probe):
-    original = owner.zero_grad
-    compiling = probe.compiling
-
-    def zero_grad(self, *args, **kwargs):
-        result = original(self, *args, **kwargs)
-        if not compiling():
-            probe.guard(probe.timeline.gradients_freed)
-        return result
-
-    copy_name(zero_grad, original)
-    owner.zero_grad = zero_grad
+def unless_failed(tell):
+    """Makes the end of a watch for which only the calls that succeed count."""
+    def end(subject, begun, error):
+        if error is None:
+            tell()
+    return end
 
 
 def evaluation(torch, probe):
-    """.eval() of a trained module begins an evaluation, the next .train() ends it. Module.train is replaced only in between: it
-    runs once for every submodule, which would be too often."""
-    module = torch.nn.Module
-    original_eval, original_train = module.eval, module.train
-    compiling = probe.compiling
+    """.eval() of a trained module begins an evaluation, the next .train() ends it. train is watched only in between: it runs once for
+    every submodule, which would be too often."""
+    train = torch.nn.Module.train
+    unwatched = train.__code__
 
-    def eval(self):
-        result = original_eval(self)
-        if not compiling() and probe.guard(probe.eval_begin, self):
-            module.train = train
-        return result
+    def train_end(module, begun, error):
+        if module.training:
+            train.__code__ = unwatched
+            probe.timeline.eval_end()
 
-    def train(self, mode=True):
-        if mode and not compiling():
-            if module.train is train:
-                module.train = original_train
-            probe.guard(probe.timeline.eval_end)
-        return original_train(self, mode)
+    def eval_end(module, begun, error):
+        if error is None and probe.eval_begin(module):
+            train.__code__ = during_evaluation
 
-    copy_name(eval, original_eval)
-    copy_name(train, original_train)
-    module.eval = eval
+    during_evaluation = watched(train, Watch(probe.guard, end=train_end))
+    attach(torch.nn.Module.eval, Watch(probe.guard, end=eval_end))
 
 
 def saving(names):
     """Checkpoints: makes the hook for functions of a module that write one."""
     def hook(module, probe):
+        timeline = probe.timeline
+
+        def end(subject, outermost, error):
+            if error is not None:
+                probe.passed(error, "checkpoint-save")
+            if outermost:
+                timeline.save_end()
+
+        watch = Watch(probe.guard, lambda subject, closure: timeline.save_begin(), end)
         for name in names:
             if hasattr(module, name):
-                wrap_save(module, name, probe)
+                attach(getattr(module, name), watch)
     return hook
-
-
-def wrap_save(module, name, probe):
-    original = getattr(module, name)
-    timeline = probe.timeline
-
-    def save(*args, **kwargs):
-        outermost = probe.guard(timeline.save_begin)
-        try:
-            return original(*args, **kwargs)
-        except BaseException as error:
-            probe.guard(probe.passed, error, "checkpoint-save")
-            raise
-        finally:
-            if outermost:
-                probe.guard(timeline.save_end)
-
-    copy_name(save, original)
-    setattr(module, name, save)
 
 
 def setup(torch, probe):
     """What belongs to setup when it happens before the first backward pass: loading a checkpoint, also into the optimizer, and
     everything until the data loader starts (wrapping the model for DDP, FSDP, DeepSpeed)."""
-    optimizer = sys.modules["torch.optim.optimizer"].Optimizer
-    places = ((torch, "load"), (optimizer, "load_state_dict"), (torch.utils.data.DataLoader, "__iter__"))
-    for owner, name in places:
-        wrap_setup(owner, name, probe)
-
-
-def wrap_setup(owner, name, probe):
-    original = getattr(owner, name)
-    timeline = probe.timeline
-
-    def call(*args, **kwargs):
-        result = original(*args, **kwargs)
-        probe.guard(timeline.setup_done)
-        return result
-
-    copy_name(call, original)
-    setattr(owner, name, call)
+    watch = Watch(probe.guard, end=unless_failed(probe.timeline.setup_done))
+    for function in (torch.load, optimizer_class().load_state_dict, torch.utils.data.DataLoader.__iter__):
+        attach(function, watch)
 
 
 def allocator(torch, probe):
     """Failed allocations. The observer needs the allocator's list of devices (torch 2.0 crashes without): attach it when CUDA is up."""
-    attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
-    if attach is None:
+    attach_observer = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
+    if attach_observer is None:
         return  # a build without CUDA
 
     def observer(device, want, total, free):
         probe.guard(probe.allocation_failed, device, want, total, free)
 
-    torch.cuda._lazy_call(lambda: probe.guard(attach, observer))
+    torch.cuda._lazy_call(lambda: probe.guard(attach_observer, observer))
 
 
 def exceptions(torch, probe):
-    """The exception that ends the process. Our own frame is taken out of what Python prints."""
-    original = sys.excepthook
-
-    def excepthook(kind, error, traceback):
-        probe.guard(probe.uncaught, kind, error, traceback)
-        original(kind, error, traceback)
-
-    sys.excepthook = excepthook
+    """The exception that ends the process. sys.excepthook stays the user's: Python keeps what it has printed, and calls us before it
+    waits for threads and before what others have left to atexit."""
+    register = getattr(threading, "_register_atexit", atexit.register)  # Python 3.9 and later
+    register(lambda: probe.guard(probe.fatal))
 
 
 # Hooks of torch itself, in the order in which they are installed.
-TORCH = (engine, optimizer_built, optimizer_step, gradient_scaler, gradients_freed, evaluation, saving(("save",)), setup, allocator, exceptions)
+TORCH = (backward, engine, optimizer_built, optimizer_step, gradient_scaler, gradients_freed, evaluation, saving(("save",)), setup, allocator,
+         exceptions)
 
 # Hooks of modules that the training may import later.
 LATER = {
     "safetensors.torch": saving(("save_file", "save_model")),
     "torch.distributed.checkpoint": saving(("save", "async_save")),
+    "megatron.core.pipeline_parallel.schedules": pipeline_backward,
+    "apex.transformer.pipeline_parallel.schedules.common": pipeline_backward,
 }
