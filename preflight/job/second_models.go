@@ -11,11 +11,12 @@ import (
 
 // A SecondModel is one that each rank holds beside the model that the job is about.
 type SecondModel struct {
-	Role    string `json:"role"`    // teacher, reference, reward, critic
+	Role    string `json:"role"`    // teacher, reference, reward, critic, vae, text encoder, ...
 	Name    string `json:"name"`    // "": nothing names it
 	Params  int64  `json:"params"`  // parameters; 0: not known
 	Trained bool   `json:"trained"` // has gradients and optimizer states of its own
 	Idle    bool   `json:"idle"`    // waits in host memory while the job's model is trained
+	Origin  string `json:"origin"`  // the word that names it
 }
 
 // SecondModels are all of them.
@@ -50,7 +51,7 @@ func (m SecondModel) String() string {
 // besides is a second model that a source names, until its size is looked up.
 type besides struct {
 	SecondModel
-	origin string
+	uncounted bool // it is named, and nothing more can be said
 }
 
 // hold notes a second model.
@@ -58,7 +59,7 @@ func (r *reader) hold(role string, name Setting[string], trained, idle bool) {
 	if why, unknown := shell.Unknown(name.Value); unknown {
 		name = Setting[string]{Origin: why}
 	}
-	r.besides = append(r.besides, besides{SecondModel{Role: role, Name: name.Or(""), Trained: trained, Idle: idle}, name.Origin})
+	r.besides = append(r.besides, besides{SecondModel{Role: role, Name: name.Or(""), Trained: trained, Idle: idle, Origin: name.Origin}, false})
 }
 
 // holdsNoOther says that nothing but what is noted is held.
@@ -67,6 +68,7 @@ func (r *reader) holdsNoOther(why string) { r.alone = why }
 // deriveSecondModels looks up how large the noted models are.
 func (r *reader) deriveSecondModels() {
 	set := &r.job.SecondModels
+	r.readBesides()
 	if len(r.besides) == 0 {
 		if r.alone != "" {
 			set.Offer(SecondModels{}, r.alone)
@@ -83,10 +85,10 @@ func (r *reader) deriveSecondModels() {
 	var origins []string
 	for _, b := range r.besides {
 		why := ""
-		if b.Params == 0 {
+		if b.Params == 0 && !b.uncounted {
 			b.Params, why = r.sizeOf(b.Name)
 		}
-		models, origins = append(models, b.SecondModel), append(origins, strings.TrimSpace(b.Role+": "+b.origin+" "+why))
+		models, origins = append(models, b.SecondModel), append(origins, strings.TrimSpace(b.Role+": "+b.Origin+" "+why))
 	}
 	set.Offer(models, strings.Join(origins, "; "))
 }
