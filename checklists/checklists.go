@@ -36,6 +36,8 @@ type Check[F any] struct {
 	// that sets any other is refused, so that a misspelt threshold is never silently without effect.
 	Defaults Params
 	Judge    func(facts F, with Params) Verdict
+	// Decides: without this check's judgement the question of the list has no answer.
+	Decides bool
 }
 
 // Params are a check's thresholds, as the checklist file gives them. Their names say the unit (fail_percent, warn_mib).
@@ -47,6 +49,8 @@ type Policy struct {
 	Waive []string // these are judged and shown, but neither refuse nor warn
 	// FailOn is the mildest status that refuses: Fail (also when empty) or Warn.
 	FailOn Status
+	// RequireAnswer asks that every check that decides comes to a judgement, as a list with require_answer does.
+	RequireAnswer bool
 }
 
 // Result is one line of an outcome.
@@ -66,4 +70,6 @@ type Outcome struct {
 	Outcome Status `json:"outcome"`
 	// FailOn is the mildest status that refused.
 	FailOn Status `json:"fail_on"`
+	// Unanswered are the checks that decide and came to no judgement, where an answer is required.
+	Unanswered []string `json:"unanswered,omitempty"`
 }

@@ -22,6 +22,8 @@ type List struct {
 	Entries     []Entry
 	// Extends names the list or file that this one started from; "" for one that stands alone. Entries are complete already.
 	Extends string
+	// RequireAnswer: a check that decides and could not judge is worth an exit status of its own.
+	RequireAnswer bool
 }
 
 // Entry is one check of a list.
@@ -91,10 +93,13 @@ func (l loader) load(nameOrFile string) (List, error) {
 		if err != nil {
 			return List{}, fmt.Errorf("%s extends %s: %w", file, doc.extends, err)
 		}
-		list.Entries = base.Entries
+		list.Entries, list.RequireAnswer = base.Entries, base.RequireAnswer
 		if list.Title == "" {
 			list.Title = base.Title
 		}
+	}
+	if doc.requireAnswer != nil {
+		list.RequireAnswer = *doc.requireAnswer
 	}
 	return doc.applyTo(list)
 }

@@ -79,6 +79,19 @@ func TestLoadExtendsBuiltin(t *testing.T) {
 	}
 }
 
+func TestRequireAnswerIsInherited(t *testing.T) {
+	f := lists{
+		"own.yaml":  "extends: ci\n",
+		"mild.yaml": "extends: ci\nrequire_answer: false\n",
+		"hard.yaml": "require_answer: true\nchecks:\n  - id: a\n",
+	}
+	for name, want := range map[string]bool{"pretraining": false, "ci": true, "own.yaml": true, "mild.yaml": false, "hard.yaml": true} {
+		if list, err := Load(name, f.read); err != nil || list.RequireAnswer != want {
+			t.Errorf("%s: %v, %v", name, list.RequireAnswer, err)
+		}
+	}
+}
+
 func TestLoadErrors(t *testing.T) {
 	tests := []struct {
 		name, yaml string
@@ -90,7 +103,7 @@ func TestLoadErrors(t *testing.T) {
 		{"null", "~\n", []string{"must be a mapping"}},
 		{"not a mapping", "- a\n- b\n", []string{":1", "must be a mapping"}},
 		{"syntax", "checks:\n  - id: a\n bad\n", []string{"yaml: line "}},
-		{"unknown field", "chekcs:\n  - id: a\n", []string{":1", `unknown field "chekcs"`, "known: name, title, extends, checks, drop"}},
+		{"unknown field", "chekcs:\n  - id: a\n", []string{":1", `unknown field "chekcs"`, "known: name, title, extends, require_answer, checks, drop"}},
 		{"unknown field of a check", "checks:\n  - id: a\n    sevrity: warn\n", []string{":3", `"sevrity"`, "known: id, severity, with"}},
 		{"field twice", "checks:\n  - id: a\n    id: b\n", []string{":3", `field "id" twice`}},
 		{"check twice", "checks:\n  - id: a\n  - id: a\n", []string{":3", "check a is listed twice", "team.yaml:2"}},
@@ -106,6 +119,7 @@ func TestLoadErrors(t *testing.T) {
 		{"drop of what is not there", "extends: pretraining\ndrop: [nope]\n", []string{":2", `drop names "nope"`, "pretraining does not have"}},
 		{"extends itself", "extends: team.yaml\n", []string{"extends itself", "team.yaml -> team.yaml"}},
 		{"extends nothing there", "extends: other.yaml\n", []string{"team.yaml extends other.yaml", "built-in ones are: ", "pretraining"}},
+		{"require_answer is a word", "require_answer: perhaps\nchecks:\n  - id: a\n", []string{":1", "require_answer must be true or false"}},
 		{"two documents", "checks:\n  - id: a\n---\nchecks: []\n", []string{"more than one"}},
 		{"not UTF-8", "title: \xff\xfe\n", []string{"not UTF-8"}},
 		{"alias to itself", "checks: &x\n  - *x\n", []string{"team.yaml"}},

@@ -18,6 +18,7 @@ import (
 type document struct {
 	file                 string
 	name, title, extends string
+	requireAnswer        *bool   // nil when the file does not say
 	entries              []Entry // Severity "" when the file does not say
 	drop                 []dropped
 }
@@ -44,7 +45,7 @@ func parse(file string, data []byte) (document, error) {
 	if err := decoder.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
 		return doc, fmt.Errorf("%s: more than one YAML document; keep one checklist a file", file)
 	}
-	fields, err := doc.mapping(root.Content[0], "a checklist", "name", "title", "extends", "checks", "drop")
+	fields, err := doc.mapping(root.Content[0], "a checklist", "name", "title", "extends", "require_answer", "checks", "drop")
 	if err != nil {
 		return doc, err
 	}
@@ -56,6 +57,11 @@ func parse(file string, data []byte) (document, error) {
 			if *f.to, err = doc.text(n, f.name); err != nil {
 				return doc, err
 			}
+		}
+	}
+	if n := fields["require_answer"]; n != nil {
+		if doc.requireAnswer, err = doc.yesNo(n, "require_answer"); err != nil {
+			return doc, err
 		}
 	}
 	if err := doc.readChecks(fields["checks"]); err != nil {
@@ -192,6 +198,14 @@ func (d *document) text(n *yaml.Node, what string) (string, error) {
 		return "", d.errorf(n, "%s must be a word", what)
 	}
 	return n.Value, nil
+}
+
+func (d *document) yesNo(n *yaml.Node, what string) (*bool, error) {
+	var yes bool
+	if n = resolved(n); n.Tag != "!!bool" || n.Decode(&yes) != nil {
+		return nil, d.errorf(n, "%s must be true or false", what)
+	}
+	return &yes, nil
 }
 
 func (d *document) at(n *yaml.Node) string { return fmt.Sprintf("%s:%d", d.file, n.Line) }

@@ -45,6 +45,10 @@ func Run[F any](list List, checks []Check[F], facts F, p Policy) (Outcome, error
 	}
 
 	out := Outcome{Schema: Schema, List: list.Name, Results: make([]Result, 0, len(list.Entries)), Outcome: Pass, FailOn: p.failOn()}
+	decides := map[string]bool{}
+	for _, c := range checks {
+		decides[c.ID] = c.Decides && (list.RequireAnswer || p.RequireAnswer)
+	}
 	for _, e := range list.Entries {
 		r := Result{ID: e.ID, Title: titles[e.ID], Verdict: raw[e.ID]}
 		if r.Status == Fail && e.Severity == Warn {
@@ -52,6 +56,9 @@ func Run[F any](list List, checks []Check[F], facts F, p Policy) (Outcome, error
 		}
 		r.Waived = rank(r.Status) >= rank(Warn) && slices.Contains(p.Waive, e.ID)
 		out.Results = append(out.Results, r)
+		if decides[e.ID] && r.Status == Skip && !slices.Contains(p.Skip, e.ID) && !slices.Contains(p.Waive, e.ID) {
+			out.Unanswered = append(out.Unanswered, e.ID)
+		}
 		out.Outcome = worse(out.Outcome, out.counts(r))
 	}
 	return out, nil

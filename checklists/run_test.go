@@ -215,3 +215,31 @@ func TestOutcomeJSON(t *testing.T) {
 		t.Errorf("no checks must be an empty array: %s", got)
 	}
 }
+
+// Where an answer is required, a check that decides and could not judge is named; what the user left out is not.
+func TestRequireAnswer(t *testing.T) {
+	checks := three()
+	checks[0].Decides, checks[2].Decides = true, true
+	for _, tt := range []struct {
+		name   string
+		list   bool
+		policy Policy
+		facts  facts
+		want   string
+	}{
+		{"not required", false, Policy{}, facts{"a": Skip, "b": Pass, "c": Pass}, ""},
+		{"by the list", true, Policy{}, facts{"a": Skip, "b": Pass, "c": Pass}, "a c"}, // c waits for b, and b for a
+		{"by the user", false, Policy{RequireAnswer: true}, facts{"a": Pass, "b": Pass, "c": Skip}, "c"},
+		{"answered", true, Policy{}, facts{"a": Warn, "b": Skip, "c": Fail}, "c"},
+		{"all answered", true, Policy{}, facts{"a": Pass, "b": Pass, "c": Fail}, ""},
+		{"left out", true, Policy{Skip: []string{"c"}}, facts{"a": Pass, "b": Pass}, ""},
+		{"waived", true, Policy{Waive: []string{"c"}}, facts{"a": Pass, "b": Pass, "c": Skip}, ""},
+	} {
+		list := listOf("a", "b", "c")
+		list.RequireAnswer = tt.list
+		o, err := Run(list, checks, tt.facts, tt.policy)
+		if err != nil || strings.Join(o.Unanswered, " ") != tt.want {
+			t.Errorf("%s: %v, %v: want %q", tt.name, o.Unanswered, err, tt.want)
+		}
+	}
+}
