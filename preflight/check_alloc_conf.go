@@ -6,6 +6,7 @@ import (
 
 	"oomguard/checklists"
 	"oomguard/preflight/allocconf"
+	"oomguard/preflight/estimate"
 )
 
 func allocConf() check {
@@ -46,7 +47,7 @@ func (f Facts) fraction() []allocconf.Problem {
 	if f.Estimate == nil || f.Estimate.GPU.TotalBytes <= 0 || f.onCPU() || share <= 0 || share >= 1 {
 		return nil
 	}
-	limit, need := int64(share*float64(f.Estimate.GPU.TotalBytes)), f.Estimate.PerGPU.ReservedBytes
+	limit, need := int64(share*float64(f.Estimate.GPU.TotalBytes)), f.leastReserved()
 	if limit >= need {
 		return nil
 	}
@@ -63,4 +64,13 @@ func allocText(p allocconf.Problem) string {
 		return p.Text
 	}
 	return p.Key + ": " + p.Text
+}
+
+// leastReserved is what PyTorch's allocator will hold, or surely more than that.
+func (f Facts) leastReserved() int64 {
+	p := f.Estimate.PerGPU
+	if f.Estimate.Open() {
+		return max(f.Estimate.Least()-p.Components[estimate.Context], 0)
+	}
+	return p.ReservedBytes
 }

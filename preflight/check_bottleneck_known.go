@@ -21,6 +21,9 @@ func judgeBottleneckKnown(f Facts, _ checklists.Params) checklists.Verdict {
 	if v, missing := f.noEstimate(skipped); missing {
 		return v
 	}
+	if f.Estimate.Open() {
+		return f.open()
+	}
 	if f.Estimate.Bottleneck == "" {
 		return skipped("the estimate names no largest part",
 			"give the model's config.json (--model) instead of --params, so that its parts can be told apart")

@@ -23,7 +23,7 @@ func judgeGPUMemoryFree(f Facts, _ checklists.Params) checklists.Verdict {
 	if v, missing := f.noEstimate(skipped); missing {
 		return v
 	}
-	need, high := f.Estimate.PerGPU.DeviceBytes, f.Estimate.PerGPU.HighBytes
+	need, high := f.Estimate.Least(), f.Estimate.PerGPU.HighBytes
 	var short, tight, unknown []string
 	least := int64(-1)
 	for _, d := range f.used() {
@@ -33,7 +33,7 @@ func judgeGPUMemoryFree(f Facts, _ checklists.Params) checklists.Verdict {
 			continue
 		case d.FreeBytes < need:
 			short = append(short, fmt.Sprintf("%s has %s free of %s", label(d), f.bytes(d.FreeBytes), f.bytes(d.TotalBytes)))
-		case d.FreeBytes < high:
+		case high != nil && d.FreeBytes < *high:
 			tight = append(tight, fmt.Sprintf("%s has %s free", label(d), f.bytes(d.FreeBytes)))
 		}
 		if least < 0 || d.FreeBytes < least {
@@ -42,16 +42,20 @@ func judgeGPUMemoryFree(f Facts, _ checklists.Params) checklists.Verdict {
 	}
 	switch {
 	case len(short) > 0:
-		return failed(fmt.Sprintf("%s; %s needed", strings.Join(short, "; "), f.bytes(need)),
+		return failed(fmt.Sprintf("%s; %s needed", strings.Join(short, "; "), f.needed()),
 			"free the memory (other-processes says who holds it), choose other GPUs (CUDA_VISIBLE_DEVICES), or see oomguard plan")
+	case f.Estimate.Open() && len(tight) > 0:
+		return f.open()
 	case len(tight) > 0:
-		return warned(fmt.Sprintf("%s; %s needed, perhaps up to %s", strings.Join(tight, "; "), f.bytes(need), f.bytes(high)),
+		return warned(fmt.Sprintf("%s; %s needed, perhaps up to %s", strings.Join(tight, "; "), f.bytes(need), f.bytes(*high)),
 			"narrow the estimate, or free memory first (see other-processes)")
 	case len(unknown) > 0:
-		return warned(fmt.Sprintf("%s; %s needed", strings.Join(unknown, "; "), f.bytes(need)),
+		return warned(fmt.Sprintf("%s; %s needed", strings.Join(unknown, "; "), f.needed()),
 			"on a GPU that shares the host's memory look at MemAvailable (free -h) instead; otherwise at nvidia-smi")
+	case f.Estimate.Partial:
+		return f.open()
 	}
-	return passed(fmt.Sprintf("at least %s free on each GPU of the job (%d); %s needed", f.bytes(least), len(f.used()), f.bytes(need)))
+	return passed(fmt.Sprintf("at least %s free on each GPU of the job (%d); %s needed", f.bytes(least), len(f.used()), f.needed()))
 }
 
 // label names a device as nvidia-smi numbers it.

@@ -13,6 +13,7 @@ func headroom() check {
 		Title:    "Enough of each GPU stays free at the estimated peak",
 		Defaults: checklists.Params{"fail_percent": 10, "warn_percent": 20},
 		Judge:    judgeHeadroom,
+		Decides:  true,
 	}
 }
 
@@ -22,21 +23,22 @@ func judgeHeadroom(f Facts, with checklists.Params) checklists.Verdict {
 	if v, missing := f.noEstimate(skipped); missing {
 		return v
 	}
-	free, known := f.headroomLeft()
-	if !known {
-		return skipped(fmt.Sprintf("%s are needed and the memory of the GPU is unknown", f.bytes(f.Estimate.PerGPU.DeviceBytes)), giveGPU)
-	}
 	least := f.headroomPercent(with["fail_percent"])
-	total, p := f.Estimate.GPU.TotalBytes, f.Estimate.PerGPU
-	detail := fmt.Sprintf("%s needed of %s (%s): %s; at least %.0f %% must stay free",
-		f.bytes(p.DeviceBytes), f.bytes(total), f.Estimate.GPU.Name, f.left(total, p.DeviceBytes), least)
+	if v, open := f.undecided(least); open {
+		return v
+	}
+	total := f.Estimate.GPU.TotalBytes
+	need, words := f.decisive(least)
+	free := percentFree(total, need)
+	detail := fmt.Sprintf("%s needed of %s (%s): %s; at least %.0f %% must stay free", words, f.bytes(total), f.Estimate.GPU.Name, f.left(total, need), least)
 	const remedy = "oomguard plan shows what would make it fit, cheapest first"
-	worst := percentFree(total, p.HighBytes)
-	switch {
-	case free < least:
+	if free < least {
 		return failed(detail, remedy)
-	case worst < least:
-		return warned(fmt.Sprintf("%s. The estimate may be as high as %s: %s", detail, f.bytes(p.HighBytes), f.left(total, p.HighBytes)),
+	}
+	high := *f.Estimate.PerGPU.HighBytes // a lower bound decides nothing but a failure
+	switch {
+	case percentFree(total, high) < least:
+		return warned(fmt.Sprintf("%s. The estimate may be as high as %s: %s", detail, f.bytes(high), f.left(total, high)),
 			"narrow the estimate (oomguard explain shows what is unknown), or see oomguard plan")
 	case free < with["warn_percent"]:
 		return warned(fmt.Sprintf("%s, %.0f %% are better", detail, with["warn_percent"]), remedy)
@@ -51,21 +53,3 @@ func (f Facts) headroomPercent(listed float64) float64 {
 	}
 	return listed
 }
-
-// headroomLeft is the share of the device that the estimate leaves free, in percent; negative when it does not fit at all.
-func (f Facts) headroomLeft() (float64, bool) {
-	if f.Estimate == nil || f.Estimate.GPU.TotalBytes <= 0 {
-		return 0, false
-	}
-	return percentFree(f.Estimate.GPU.TotalBytes, f.Estimate.PerGPU.DeviceBytes), true
-}
-
-// left says what is left of total, or how much is lacking.
-func (f Facts) left(total, used int64) string {
-	if used > total {
-		return f.bytes(used-total) + " more than there is"
-	}
-	return fmt.Sprintf("%s (%.1f %%) free", f.bytes(total-used), percentFree(total, used))
-}
-
-func percentFree(total, used int64) float64 { return 100 * float64(total-used) / float64(total) }

@@ -19,14 +19,14 @@ func judgeHeadroomKept(f Facts, with checklists.Params) checklists.Verdict {
 	if v, missing := f.noEstimate(skipped); missing {
 		return v
 	}
-	free, known := f.headroomLeft()
-	if !known {
-		return skipped("the memory of the GPU is unknown", giveGPU)
-	}
 	need := f.headroomPercent(with["need_percent"])
+	if v, open := f.undecided(need); open {
+		return v
+	}
 	total := f.Estimate.GPU.TotalBytes
-	detail := fmt.Sprintf("of %s: %s, %.0f %% are needed", f.bytes(total), f.left(total, f.Estimate.PerGPU.DeviceBytes), need)
-	if free < need {
+	used, _ := f.decisive(need)
+	detail := fmt.Sprintf("of %s: %s, %.0f %% are needed", f.bytes(total), f.left(total, used), need)
+	if percentFree(total, used) < need {
 		return warned(detail, "oomguard plan shows what would make room, cheapest first")
 	}
 	return passed(detail)

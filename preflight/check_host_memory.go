@@ -40,7 +40,7 @@ func judgeHostMemory(f Facts, _ checklists.Params) checklists.Verdict {
 	}
 	needs := f.hostNeeds(int64(n))
 	if len(needs) == 0 {
-		return skipped("the size of the model is not known", "name the model: --model DIR|CONFIG.json, or --params 7B")
+		return skipped("the size of the model is not known", "name the model: --model DIR|CONFIG.json, or its number of parameters: --params")
 	}
 	var sure, all int64
 	var texts []string
@@ -64,7 +64,7 @@ func judgeHostMemory(f Facts, _ checklists.Params) checklists.Verdict {
 // hostNeeds lists what n ranks of one node take of host memory, as far as it is known.
 func (f Facts) hostNeeds(n int64) []hostNeed {
 	if f.onCPU() {
-		return []hostNeed{{fmt.Sprintf("%d ranks training on the CPU", n), saturate(n, f.Estimate.PerGPU.DeviceBytes), true}}
+		return []hostNeed{{fmt.Sprintf("%d ranks training on the CPU", n), saturate(n, f.Estimate.Least()), true}}
 	}
 	var needs []hostNeed
 	load, sure := f.RankLoadBytes, true

@@ -27,7 +27,7 @@ func judgePartsMeasured(f Facts, _ checklists.Params) checklists.Verdict {
 	if e.PeakBytes > 0 {
 		detail += ", peak " + f.bytes(e.PeakBytes)
 		if f.Estimate != nil {
-			detail += fmt.Sprintf(" (estimated now: %s)", f.bytes(f.Estimate.PerGPU.DeviceBytes))
+			detail += fmt.Sprintf(" (estimated now: %s)", f.needed())
 		}
 	}
 	return passed(detail)

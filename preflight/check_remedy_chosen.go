@@ -21,16 +21,19 @@ func judgeRemedyChosen(f Facts, with checklists.Params) checklists.Verdict {
 	if v, missing := f.noEstimate(skipped); missing {
 		return v
 	}
-	free, known := f.headroomLeft()
-	if !known {
-		return skipped("whether a remedy is needed depends on the GPU, and its memory is unknown", giveGPU)
-	}
 	need := f.headroomPercent(with["need_percent"])
-	if free >= need {
+	if v, open := f.undecided(need); open {
+		return v
+	}
+	total := f.Estimate.GPU.TotalBytes
+	used, _ := f.decisive(need)
+	if free := percentFree(total, used); free >= need {
 		return passed(fmt.Sprintf("none is needed: %.1f %% of the GPU stay free", free))
 	}
-	short := fmt.Sprintf("%s at the peak, and %.0f %% are needed",
-		f.left(f.Estimate.GPU.TotalBytes, f.Estimate.PerGPU.DeviceBytes), need)
+	short := fmt.Sprintf("%s at the peak, and %.0f %% are needed", f.left(total, used), need)
+	if f.Estimate.Open() {
+		return warned(short+"; "+f.Estimate.Lacks(), "make what is counted smaller (oomguard plan), and give "+f.Estimate.Give())
+	}
 	if len(f.Remedies) == 0 {
 		return warned(short+", and no single setting makes this job smaller", "take a GPU with more memory, more GPUs, or a smaller model")
 	}

@@ -27,6 +27,8 @@ const gib = int64(1) << 30
 
 func set[T any](v T) job.Setting[T] { return job.Setting[T]{Value: v, Known: true, Origin: "test"} }
 
+func bytesPtr(n int64) *int64 { return &n }
+
 // healthy is a job on two 80 GiB GPUs that passes every check.
 func healthy() Facts {
 	j := &job.Job{
@@ -42,7 +44,7 @@ func healthy() Facts {
 	e := &estimate.Estimate{
 		Model:      estimate.ModelSize{Name: "gpt2", Parameters: 4e9, TrainableParameters: 4e9},
 		GPU:        estimate.GPUSize{Name: "H100 SXM 80GB", Kind: "cuda", Count: 2, TotalBytes: 80 * gib},
-		PerGPU:     estimate.PerGPU{DeviceBytes: 40 * gib, ReservedBytes: 38*gib + gib/2, LowBytes: 38 * gib, HighBytes: 44 * gib, PeakStage: estimate.Backward, Components: parts},
+		PerGPU:     estimate.PerGPU{DeviceBytes: 40 * gib, ReservedBytes: 38*gib + gib/2, LowBytes: 38 * gib, HighBytes: bytesPtr(44 * gib), PeakStage: estimate.Backward, Components: parts},
 		Bottleneck: "activations",
 	}
 	gpu := func(i int) Device {
@@ -254,7 +256,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestRefusedOutcomeText(t *testing.T) {
 	f := healthy()
-	f.Estimate.PerGPU.DeviceBytes, f.Estimate.PerGPU.HighBytes = 75*gib, 78*gib
+	f.Estimate.PerGPU.DeviceBytes, f.Estimate.PerGPU.HighBytes = 75*gib, bytesPtr(78*gib)
 	f.Devices[1].FreeBytes, f.Devices[1].UsedBytes = 60*gib, 19*gib
 	f.Devices[1].Processes = []Process{{PID: 4711, Name: "python3", UsedBytes: 18 * gib, Known: true, Ours: true}}
 	f.Env["CUDA_VISIBLE_DEVICES"] = "0, 1"

@@ -19,7 +19,7 @@ func second(change func(*Device)) func(*Facts) { return func(f *Facts) { change(
 
 func gpuJudgements() []judgement {
 	const pass, skip, warn, fail = checklists.Pass, checklists.Skip, checklists.Warn, checklists.Fail
-	highBytes := func(n int64) func(*Facts) { return func(f *Facts) { f.Estimate.PerGPU.HighBytes = n } }
+	highBytes := func(n int64) func(*Facts) { return func(f *Facts) { f.Estimate.PerGPU.HighBytes = &n } }
 	holding := func(n int64, p ...Process) func(*Facts) {
 		return second(func(d *Device) { d.UsedBytes, d.Processes = n, p })
 	}
@@ -95,11 +95,22 @@ func gpuJudgements() []judgement {
 		{"gpu-memory-free", "CUDA's order", both(both(nproc(1), visibleAs("1,0")), second(func(d *Device) { d.FreeBytes = 0 })), fail, []string{"GPU 1"}},
 		{"gpu-memory-free", "unified memory", second(func(d *Device) { d.MemoryKnown, d.Note = false, "not supported" }), warn,
 			[]string{"GPU 1 (NVIDIA H100) does not tell its free memory (not supported)", "MemAvailable"}},
+		{"gpu-memory-free", "in part", atLeast(12 * gib), skip, []string{"at least 12.00 GiB needed; activations not known"}},
+		{"gpu-memory-free", "in part and short", both(atLeast(42*gib), second(func(d *Device) { d.FreeBytes = 39 * gib })), fail, []string{"39.00 GiB free", "at least 42.00 GiB needed"}},
+		{"gpu-memory-free", "either way", both(between(12*gib, 50*gib), second(func(d *Device) { d.FreeBytes = 39 * gib })), skip, []string{"at least 12.00 GiB", "optimizer not known"}},
+		{"gpu-memory-free", "in any case", between(12*gib, 50*gib), pass, []string{"at least 12.00 GiB needed"}},
 		{"gpu-memory-free", "no estimate", noEstimate, skip, nil},
 		{"gpu-memory-free", "declared", declared, skip, nil},
 		{"gpu-memory-free", "CPU job", onCPU, skip, nil},
 		{"gpu-memory-free", "hidden", visibleAs(""), skip, []string{"cuda-visible-devices"}},
 
+		{"headroom", "in part", atLeast(12 * gib), skip, []string{"at least 12.00 GiB needed of 80.00 GiB (H100 SXM 80GB); activations not known", "give --activations SIZE"}},
+		{"headroom", "in part and too much", atLeast(90 * gib), fail, []string{"at least 90.00 GiB needed", "10.00 GiB more than there is"}},
+		{"headroom", "in part, and less than a tenth left", atLeast(73 * gib), fail, []string{"at least 73.00 GiB needed"}},
+		{"headroom", "in part on an unknown GPU", both(atLeast(12*gib), unknownGPU), skip, []string{"at least 12.00 GiB needed", "--gpu"}},
+		{"headroom", "either way", between(12*gib, 90*gib), skip, []string{"between 12.00 GiB and 90.00 GiB needed of 80.00 GiB", "optimizer not known", "give --optimizer"}},
+		{"headroom", "too much in any case", between(85*gib, 90*gib), fail, []string{"at least 85.00 GiB needed"}},
+		{"headroom", "little enough in any case", between(12*gib, 60*gib), pass, []string{"at most 60.00 GiB needed"}},
 		{"headroom", "half", func(*Facts) {}, pass, []string{"40.00 GiB needed of 80.00 GiB", "40.00 GiB (50.0 %) free", "at least 10 %"}},
 		{"headroom", "exactly a fifth", needBytes(64 * gib), pass, []string{"20.0 %"}},
 		{"headroom", "less than a fifth", needBytes(64*gib + 1), warn, []string{"20 % are better", "oomguard plan"}},
@@ -135,6 +146,8 @@ func gpuJudgements() []judgement {
 		{"alloc-conf", "warning", problem("warn"), warn, []string{"is odd", "drop it"}},
 		// 0.4 x 80 GiB = 32 GiB.
 		{"alloc-conf", "capped too low", func(f *Facts) { f.Alloc.MemoryFraction = 0.4 }, fail, []string{"40 % of the GPU (32.00 GiB)", "38.50 GiB"}},
+		{"alloc-conf", "capped, and needed in part", both(atLeast(12*gib), func(f *Facts) { f.Alloc.MemoryFraction = 0.4 }), pass, nil},
+		{"alloc-conf", "capped below a part", both(atLeast(36*gib), func(f *Facts) { f.Alloc.MemoryFraction = 0.4 }), fail, []string{"36.00 GiB"}},
 		{"alloc-conf", "capped high enough", func(f *Facts) { f.Alloc.MemoryFraction = 0.5 }, pass, nil},
 		{"alloc-conf", "capped on an unknown GPU", both(unknownGPU, func(f *Facts) { f.Alloc.MemoryFraction = 0.1 }), pass, nil},
 		{"alloc-conf", "remark", problem("info"), pass, []string{"PYTORCH_CUDA_ALLOC_CONF=x:1", "is odd"}},

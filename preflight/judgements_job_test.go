@@ -13,7 +13,23 @@ import (
 func needBytes(n int64) func(*Facts) {
 	return func(f *Facts) {
 		p := &f.Estimate.PerGPU
-		p.DeviceBytes, p.LowBytes, p.HighBytes = n, n, n
+		p.DeviceBytes, p.LowBytes, p.HighBytes = n, n, &n
+	}
+}
+
+// atLeast makes the estimate a lower bound of n bytes without activations.
+func atLeast(n int64) func(*Facts) {
+	return func(f *Facts) {
+		e := f.Estimate
+		e.Partial, e.Bottleneck, e.PerGPU.LowBytes, e.PerGPU.HighBytes = true, "", n, nil
+		e.NotCounted = []estimate.NotCounted{{What: "activations", Why: "not known", Give: "--activations SIZE"}}
+	}
+}
+
+// between makes it an interval of which the optimizer decides what holds.
+func between(low, high int64) func(*Facts) {
+	return func(f *Facts) {
+		f.Estimate.Unsettled, f.Estimate.PerGPU.LowBytes, f.Estimate.PerGPU.HighBytes = []string{"optimizer"}, low, &high
 	}
 }
 
@@ -46,6 +62,9 @@ func jobJudgements() []judgement {
 		{"total-estimated", "none", noEstimate, warn, []string{"no estimate was made", "--params"}},
 		{"total-estimated", "error", func(f *Facts) { f.EstimateErr = errors.New("unknown model_type") }, warn, []string{"unknown model_type"}},
 
+		{"total-estimated", "in part", atLeast(12 * gib), warn, []string{"at least 12.00 GiB", "activations not known", "give --activations SIZE"}},
+
+		{"parts-measured", "estimated in part", atLeast(12 * gib), pass, []string{"estimated now: at least 12.00 GiB"}},
 		{"parts-measured", "newest run", func(*Facts) {}, pass, []string{"run r1 of 2026-03-01", "peak 41.00 GiB", "40.00 GiB"}},
 		{"parts-measured", "first run", func(f *Facts) { f.History = nil }, skip, []string{"none of 0", "this run records"}},
 		{"parts-measured", "gate", func(f *Facts) { f.History = nil; f.Mode = ModeCheck }, skip, []string{"few steps"}},
@@ -57,6 +76,13 @@ func jobJudgements() []judgement {
 		{"bottleneck-known", "neither", func(f *Facts) { f.History = nil; f.Estimate = nil }, skip, nil},
 		{"bottleneck-known", "not named", func(f *Facts) { f.History = nil; f.Estimate.Bottleneck = "" }, skip, []string{"config.json"}},
 
+		{"bottleneck-known", "in part", both(atLeast(12*gib), func(f *Facts) { f.History = nil }), skip, []string{"activations not known", "--activations SIZE"}},
+		{"bottleneck-known", "measured, estimated in part", atLeast(12 * gib), pass, []string{"logits, as measured"}},
+
+		{"remedy-chosen", "in part", atLeast(12 * gib), skip, []string{"at least 12.00 GiB needed of 80.00 GiB", "activations not known"}},
+		{"remedy-chosen", "in part and too much", atLeast(90 * gib), warn, []string{"10.00 GiB more than there is", "activations not known"}},
+		{"remedy-chosen", "either way", between(12*gib, 90*gib), skip, []string{"between 12.00 GiB and 90.00 GiB", "give --optimizer"}},
+		{"remedy-chosen", "not needed in any case", between(12*gib, 60*gib), pass, []string{"none is needed: 25.0 %"}},
 		{"remedy-chosen", "not needed", func(*Facts) {}, pass, []string{"none is needed: 50.0 %"}},
 		{"remedy-chosen", "own headroom", func(f *Facts) { f.HeadroomPercent = 60 }, warn, []string{"60 % are needed"}},
 		{"remedy-chosen", "left", bottleneck("activations"), warn,
@@ -68,6 +94,9 @@ func jobJudgements() []judgement {
 		{"remedy-chosen", "unknown GPU", unknownGPU, skip, []string{"--gpu"}},
 		{"remedy-chosen", "no estimate", noEstimate, skip, nil},
 
+		{"headroom-kept", "in part", atLeast(12 * gib), skip, []string{"at least 12.00 GiB"}},
+		{"headroom-kept", "in part and too much", atLeast(75 * gib), warn, []string{"5.00 GiB (6.2 %) free"}},
+		{"headroom-kept", "either way", between(12*gib, 90*gib), skip, []string{"between"}},
 		{"headroom-kept", "half", func(*Facts) {}, pass, []string{"of 80.00 GiB: 40.00 GiB (50.0 %) free"}},
 		{"headroom-kept", "just", needBytes(72 * gib), pass, []string{"10.0 %"}},
 		{"headroom-kept", "too little", needBytes(72*gib + 1), warn, []string{"oomguard plan"}},

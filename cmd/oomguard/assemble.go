@@ -73,7 +73,7 @@ func bottleneck(e *estimate.Estimate, rec *monitor.Recording) (stage, component 
 			highest, stage = s.AllocatedBytes, s.Stage
 		}
 	}
-	if e == nil {
+	if e == nil || e.Open() {
 		return stage, ""
 	}
 	for _, s := range e.Stages {

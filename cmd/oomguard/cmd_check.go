@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -17,11 +19,12 @@ const explainSchema = "oomguard.explain/v1"
 
 func checkCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name:        "check",
-		Usage:       "the checklist alone: the gate for CI",
-		UsageText:   "oomguard check [flags] [-- CMD...]",
-		Description: "Exit status: 0 it passes, 3 a check failed (--fail-on warn: or warned), 2 wrong usage or unreadable input, 1 oomguard failed.",
-		Flags:       join(jobFlags(), hardwareFlags(), modelFlags(), checkFlags(), outputFlags(env), []cli.Flag{dirFlag(env)}),
+		Name:      "check",
+		Usage:     "the checklist alone: the gate for CI",
+		UsageText: "oomguard check [flags] [-- CMD...]",
+		Description: "Exit status: 0 it passes, 3 a check failed (--fail-on warn: or warned), 4 no answer: whether the job fits is not known\n" +
+			"(only with --require-answer, which the checklist ci sets), 2 wrong usage or unreadable input, 1 oomguard failed.",
+		Flags: join(jobFlags(), hardwareFlags(), modelFlags(), checkFlags(), outputFlags(env), []cli.Flag{dirFlag(env), requireAnswerFlag()}),
 		Action: func(c *cli.Context) error {
 			return checkAction(c.Context, env, c)
 		},
@@ -47,6 +50,21 @@ func checkAction(ctx context.Context, env environment, c *cli.Context) error {
 	p.tellFaults(env)
 	if outcome.Err() != nil {
 		return status(exitNo)
+	}
+	return unanswered(outcome)
+}
+
+// requireAnswerFlag is for the gate alone: run starts what it cannot judge.
+func requireAnswerFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "require-answer", Usage: "status 4 when whether the job fits cannot be told", Category: "Checklist"}
+}
+
+// unanswered is the error of a gate that must come to an answer and did not.
+func unanswered(o checklists.Outcome) error {
+	for _, r := range o.Results {
+		if slices.Contains(o.Unanswered, r.ID) {
+			return noAnswer{fmt.Sprintf("%s: %s; %s", r.ID, r.Detail, r.Remedy)}
+		}
 	}
 	return nil
 }

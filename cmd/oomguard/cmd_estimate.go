@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/urfave/cli/v2"
 
 	"oomguard/monitor/report"
+	"oomguard/preflight/estimate"
 	"oomguard/preflight/plan"
 )
 
@@ -14,8 +16,8 @@ func estimateCommand(env environment) *cli.Command {
 		Name:      "estimate",
 		Usage:     "memory of each GPU by component and stage, the bottleneck, and whether it fits",
 		UsageText: "oomguard estimate [flags] [-- CMD...]",
-		Description: "Exit status: 0 it fits (or no GPU is known to judge by), 3 it does not fit, 2 wrong usage or unreadable input, " +
-			"1 oomguard failed.",
+		Description: "Exit status: 0 it fits (or no GPU is known to judge by), 3 it does not fit, 4 no answer: what decides is not known of the job,\n" +
+			"2 wrong usage or unreadable input, 1 oomguard failed.",
 		Flags: join(jobFlags(), hardwareFlags(), modelFlags(), outputFlags(env)),
 		Action: func(c *cli.Context) error {
 			return estimateAction(c.Context, env, c)
@@ -28,14 +30,34 @@ func estimateAction(ctx context.Context, env environment, c *cli.Context) error 
 	if err != nil {
 		return err
 	}
-	if p.estimateErr != nil {
-		return usageError{p.estimateErr}
+	if err := p.noEstimate(); err != nil {
+		return err
 	}
 	if err := out.write(report.Estimate{Estimate: p.estimate}); err != nil {
 		return err
 	}
-	if p.estimate.Fits != nil && !*p.estimate.Fits {
+	return answer(p.estimate, p.estimate.Fits)
+}
+
+// noEstimate is why there is none: nothing is known of the job's model, or what was given cannot be estimated.
+func (p *prepared) noEstimate() error {
+	var unknown unknownModel
+	switch {
+	case p.estimateErr == nil:
+		return nil
+	case errors.As(p.estimateErr, &unknown) && (len(p.job.Argv) > 0 || p.job.Model.Known):
+		return noAnswer{unknown.why}
+	}
+	return usageError{p.estimateErr}
+}
+
+// answer is the exit status of a verdict. Without a GPU nothing was asked that could be answered.
+func answer(e *estimate.Estimate, fits *bool) error {
+	switch {
+	case fits != nil && !*fits:
 		return status(exitNo)
+	case fits == nil && e.GPU.TotalBytes > 0:
+		return noAnswer{e.Lacks() + "; give " + e.Give()}
 	}
 	return nil
 }
@@ -74,8 +96,8 @@ func planCommand(env environment) *cli.Command {
 		Name:      "plan",
 		Usage:     "what would make the job fit, cheapest first; --max batch|seq|params: the largest that fits",
 		UsageText: "oomguard plan [flags] [-- CMD...]",
-		Description: "Exit status: 0 it fits or something makes it fit, 3 nothing does, 2 wrong usage or unreadable input, " +
-			"1 oomguard failed.",
+		Description: "Exit status: 0 it fits or something makes it fit, 3 nothing does, 4 no answer: what decides is not known of the job,\n" +
+			"2 wrong usage or unreadable input, 1 oomguard failed.",
 		Flags: join(jobFlags(), hardwareFlags(), modelFlags(), outputFlags(env), []cli.Flag{
 			&cli.StringFlag{Name: "max", Usage: "batch, seq or params: the largest micro-batch, the longest sequence, or how many parameters fit"},
 			&cli.StringFlag{Name: "reserve", Usage: "`SIZE` on each GPU that is kept for activations and buffers (with --max params)"},
@@ -102,7 +124,7 @@ func planAction(ctx context.Context, env environment, c *cli.Context) error {
 	var most plan.Max
 	switch what {
 	case "params":
-		most, err = plan.MaxParams(p.input, max(reserve, 0))
+		most, err = p.maxParams(reserve)
 	case "batch", "seq":
 		if c.IsSet("reserve") {
 			return usagef("--reserve is for --max params: the activations of a batch or sequence are estimated")
@@ -110,6 +132,9 @@ func planAction(ctx context.Context, env environment, c *cli.Context) error {
 		most, err = plan.Largest(p.input, what)
 	default:
 		return usagef("--max %q: want batch, seq or params", what)
+	}
+	if errors.Is(err, plan.ErrUnknown) {
+		return noAnswer{err.Error()}
 	}
 	if err != nil {
 		return usageError{err}
@@ -122,9 +147,19 @@ func planAction(ctx context.Context, env environment, c *cli.Context) error {
 	return err
 }
 
+// maxParams asks for the largest model. What was given as --activations is a reserve too.
+func (p *prepared) maxParams(reserve int64) (plan.Max, error) {
+	reserve = max(reserve, p.input.Options.ActivationBytes)
+	most, err := plan.MaxParams(p.input, max(reserve, 0))
+	if reserve < 0 {
+		most = most.WithoutReserve()
+	}
+	return most, err
+}
+
 func planRemedies(p *prepared, out output) error {
-	if p.estimateErr != nil {
-		return usageError{p.estimateErr}
+	if err := p.noEstimate(); err != nil {
+		return err
 	}
 	remedies, err := plan.Remedies(p.input)
 	if err != nil {
@@ -133,12 +168,17 @@ func planRemedies(p *prepared, out output) error {
 	if err := out.write(report.Plan{Schema: report.PlanSchema, Estimate: p.estimate, Remedies: remedies}); err != nil {
 		return err
 	}
-	fits := p.estimate.Fits == nil || *p.estimate.Fits
+	fits := p.estimate.Fits
 	for _, r := range remedies {
-		fits = fits || r.Fits != nil && *r.Fits
+		fits = better(fits, r.Fits)
 	}
-	if !fits {
-		return status(exitNo)
+	return answer(p.estimate, fits)
+}
+
+// better is the more hopeful of two verdicts: yes, not known, no.
+func better(a, b *bool) *bool {
+	if a == nil && (b == nil || !*b) || a != nil && *a {
+		return a
 	}
-	return nil
+	return b
 }

@@ -14,6 +14,7 @@ const (
 	exitInternal      = 1   // oomguard failed
 	exitUsage         = 2   // wrong usage or unreadable input
 	exitNo            = 3   // a check failed, the job does not fit
+	exitNoAnswer      = 4   // something that decides is unknown
 	exitRefused       = 122 // run: the checklist refused the run, nothing was started
 	exitCannotStart   = 125 // run: oomguard could not start the command
 	exitNotExecutable = 126 // run: the command cannot be executed
@@ -28,6 +29,11 @@ func (e usageError) Unwrap() error { return e.err }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
+// noAnswer says what is not known of the job and what to give; the rest has been printed already.
+type noAnswer struct{ why string }
+
+func (e noAnswer) Error() string { return "no answer: " + e.why }
+
 // status carries an exit status that is an answer rather than an error; everything has been printed already.
 type status int
 
@@ -39,6 +45,7 @@ var errCannotStart = errors.New("the command could not be started")
 func exitStatus(err error) int {
 	var s status
 	var u usageError
+	var n noAnswer
 	switch {
 	case err == nil:
 		return exitOK
@@ -46,6 +53,8 @@ func exitStatus(err error) int {
 		return int(s)
 	case errors.As(err, &u):
 		return exitUsage
+	case errors.As(err, &n):
+		return exitNoAnswer
 	case errors.Is(err, launcher.ErrNotFound):
 		return exitNotFound
 	case errors.Is(err, launcher.ErrNotExecutable):

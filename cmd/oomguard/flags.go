@@ -109,6 +109,7 @@ func modelFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.Float64Flag{Name: "activation-factor", Usage: "rough rule instead of the model: activations = batch x seq x hidden x layers x `FACTOR` bytes (10 to 20; 16 is usual)", Category: category},
 		&cli.StringFlag{Name: "activations", Usage: "`SIZE` of activations and logits on one GPU, when it is known", Category: category},
+		&cli.StringFlag{Name: "second-models", Usage: "`SIZE` on one GPU of the models beside the trained one (VAE, text encoders, teacher, reward), when it is known", Category: category},
 		&cli.StringFlag{Name: "context", Usage: "`SIZE` that a process holds on its GPU outside PyTorch, when it is known", Category: category},
 	}
 }
@@ -147,7 +148,7 @@ func join(groups ...[]cli.Flag) []cli.Flag {
 
 // policy reads the checklist's flags.
 func policy(c *cli.Context) (checklists.Policy, error) {
-	p := checklists.Policy{Skip: c.StringSlice("skip"), Waive: c.StringSlice("waive")}
+	p := checklists.Policy{Skip: c.StringSlice("skip"), Waive: c.StringSlice("waive"), RequireAnswer: c.Bool("require-answer")}
 	switch on := c.String("fail-on"); on {
 	case "fail":
 		p.FailOn = checklists.Fail

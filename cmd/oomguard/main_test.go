@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -24,12 +26,30 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"status": wantStatus},
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("OOMGUARD_DIR", filepath.Join(e.WorkDir, "runs"))
 			e.Setenv("NO_COLOR", "1")
 			return nil
 		},
 	})
+}
+
+// wantStatus is the command "status N WORD...": exec, which must end with that status.
+func wantStatus(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: status N command [args...]")
+	}
+	got := 0
+	var exit *exec.ExitError
+	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if strconv.Itoa(got) != args[0] {
+		ts.Fatalf("status %d, want %s", got, args[0])
+	}
 }
 
 // testPython is a Python that imports torch, with torchrun beside it.

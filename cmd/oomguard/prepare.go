@@ -105,17 +105,22 @@ func modelFetcher(ctx context.Context, env environment, c *cli.Context) (func(mo
 	return func(m model.HubModel) (string, error) { return hub.Fetch(ctx, m) }, nil
 }
 
-// errNoModel says that there is nothing to estimate.
-var errNoModel = errors.New("the model is not known; give --model DIR (a folder with a config.json) or --params 7B")
+// unknownModel says that there is nothing to estimate: the job's to answer with status 4, not an error in what was given.
+type unknownModel struct{ why string }
+
+func (e unknownModel) Error() string { return e.why }
+
+// giveModel is what makes an estimate possible. A number of parameters alone gives a lower bound, and is no answer.
+const giveModel = "give --model DIR or config.json of a language model; of other programs measure one small run (--params N gives a lower bound)"
 
 func estimateJob(in estimate.Input) (*estimate.Estimate, error) {
 	switch j := in.Job; {
 	case in.Model != nil:
 		return estimate.Run(in)
 	case j.Model.Known:
-		return nil, fmt.Errorf("the size of the model %s is not known: %s", j.Model.Value, j.ModelParams.Origin)
+		return nil, unknownModel{fmt.Sprintf("the size of the model %s is not known: %s", j.Model.Value, j.ModelParams.Origin)}
 	}
-	return nil, errNoModel
+	return nil, unknownModel{"the model is not known; " + giveModel}
 }
 
 func estimateOptions(c *cli.Context) (estimate.Options, error) {
@@ -125,6 +130,9 @@ func estimateOptions(c *cli.Context) (estimate.Options, error) {
 		return o, err
 	}
 	if o.ActivationBytes, err = sizeFlag(c, "activations"); err != nil {
+		return o, err
+	}
+	if o.SecondModelBytes, err = sizeFlag(c, "second-models"); err != nil {
 		return o, err
 	}
 	if o.ContextBytes, err = sizeFlag(c, "context"); err != nil {

@@ -18,7 +18,7 @@ import (
 // the one with the highest peak stands for all.
 func runFacts(doc *report.Run, r *monitor.Rank) *oom.RunFacts {
 	f := &oom.RunFacts{Memory: doc.Recording.Memory, Job: jobFacts(doc)}
-	if doc.Estimate != nil {
+	if doc.Estimate != nil && !doc.Estimate.Partial { // a lower bound is no prediction
 		f.Predicted = map[string]int64{}
 		for _, s := range doc.Estimate.Stages {
 			f.Predicted[string(s.Stage)] = s.AllocatedBytes
@@ -53,7 +53,7 @@ func runFacts(doc *report.Run, r *monitor.Rank) *oom.RunFacts {
 
 // addParts adds what the memory of the stage in which r died is predicted to consist of.
 func addParts(f *oom.RunFacts, e *estimate.Estimate, r *monitor.Rank) {
-	if e == nil {
+	if e == nil || e.Partial {
 		return
 	}
 	stage, parts := string(e.PerGPU.PeakStage), e.PerGPU.Components
@@ -115,7 +115,7 @@ func jobFacts(doc *report.Run) oom.JobFacts {
 // at hand any more.
 func ampFacts(doc *report.Run, r *monitor.Rank) *oom.AMPFacts {
 	in := doc.EstimateInput
-	if in == nil || doc.Estimate == nil || !slices.Contains([]string{"bf16", "fp16"}, in.Job.Precision.Or("")) || in.Job.ParamDtype.Or("") != "fp32" {
+	if in == nil || doc.Estimate == nil || doc.Estimate.Partial || !slices.Contains([]string{"bf16", "fp16"}, in.Job.Precision.Or("")) || in.Job.ParamDtype.Or("") != "fp32" {
 		return nil
 	}
 	fp32 := *in
@@ -174,9 +174,9 @@ func smallerRun(doc *report.Run, earlier []preflight.Earlier) *oom.SmallerRun {
 }
 
 // priced writes behind each remedy what it would save on this job in the stage where it died, and whether the job then fits, according to the
-// estimate; it leaves out those of the estimate's kind that do not apply to the job, and adds what fits together.
+// estimate, if that is whole; it leaves out those of the estimate's kind that do not apply to the job, and adds what fits together.
 func priced(d *oom.Diagnosis, doc *report.Run) {
-	if doc.Estimate == nil || doc.EstimateInput == nil || !aboutDevice(d) {
+	if doc.Estimate == nil || doc.Estimate.Partial || doc.EstimateInput == nil || !aboutDevice(d) {
 		return
 	}
 	offers, err := plan.RemediesAt(*doc.EstimateInput, estimate.Stage(d.Stage))

@@ -16,6 +16,8 @@ type Comparison struct {
 	// ErrorPercent is (predicted - measured) / measured.
 	ErrorPercent *float64 `json:"error_percent"`
 	Memory       string   `json:"memory"` // "cuda" or "rss"
+	// AtLeast: not all was counted, so that the prediction is a lower bound and has no error.
+	AtLeast bool `json:"predicted_at_least,omitempty"`
 }
 
 // Compare puts the stages of the estimate beside those of every rank of the last attempt.
@@ -25,6 +27,7 @@ func Compare(e *estimate.Estimate, rec *monitor.Recording) []Comparison {
 	}
 	predicted := map[string]int64{}
 	var order []string
+	partial := e != nil && e.Partial
 	if e != nil {
 		for _, s := range e.Stages {
 			predicted[string(s.Stage)] = s.AllocatedBytes
@@ -33,12 +36,12 @@ func Compare(e *estimate.Estimate, rec *monitor.Recording) []Comparison {
 	}
 	var out []Comparison
 	for _, r := range LastAttempt(rec.Ranks) {
-		out = append(out, compareRank(r, order, predicted)...)
+		out = append(out, compareRank(r, order, predicted, partial)...)
 	}
 	return out
 }
 
-func compareRank(r monitor.Rank, order []string, predicted map[string]int64) []Comparison {
+func compareRank(r monitor.Rank, order []string, predicted map[string]int64, partial bool) []Comparison {
 	measured := map[string]int64{}
 	stages := order
 	for _, s := range r.Stages {
@@ -54,12 +57,12 @@ func compareRank(r monitor.Rank, order []string, predicted map[string]int64) []C
 		}
 		c := Comparison{Rank: r.Rank, Stage: stage, Memory: r.Memory}
 		if p, ok := predicted[stage]; ok {
-			c.PredictedBytes = &p
+			c.PredictedBytes, c.AtLeast = &p, partial
 		}
 		if m, ok := measured[stage]; ok {
 			c.MeasuredBytes = &m
 		}
-		if c.PredictedBytes != nil && c.MeasuredBytes != nil && *c.MeasuredBytes > 0 {
+		if c.PredictedBytes != nil && c.MeasuredBytes != nil && *c.MeasuredBytes > 0 && !partial {
 			percent := 100 * float64(*c.PredictedBytes-*c.MeasuredBytes) / float64(*c.MeasuredBytes)
 			c.ErrorPercent = &percent
 		}

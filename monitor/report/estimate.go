@@ -20,10 +20,10 @@ func (d Estimate) Page(u Units) Page {
 		Heading("Memory estimate"),
 		Paragraph{Text: e.Model.Name + ": " + modelLine(e)},
 		verdict(e, u),
-		Heading(fmt.Sprintf("Each %s at the peak, which is the %s stage", deviceWord(e.GPU.Kind), e.PerGPU.PeakStage)),
-		ComponentTable(e.PerGPU.Components, u),
+		Heading(peakTitle(e)),
+		componentTable(e, u),
 		Heading("By stage"),
-		stageTable(e.Stages, e.PerGPU.PeakStage, u),
+		stageTable(e, u),
 	}
 	if len(e.Ranks) > 1 {
 		page = append(page, Heading("By pipeline stage"), rankTable(e.Ranks, u))
@@ -32,6 +32,18 @@ func (d Estimate) Page(u Units) Page {
 		page = append(page, Heading("Host memory, for what is offloaded"), hostTable(e.Host, u))
 	}
 	return append(page, assumptions(e.Assumptions)...)
+}
+
+// peakTitle says what the table of components is about.
+func peakTitle(e *estimate.Estimate) string {
+	title := fmt.Sprintf("Each %s at the peak, which is the %s stage", deviceWord(e.GPU.Kind), e.PerGPU.PeakStage)
+	switch {
+	case e.Partial:
+		return fmt.Sprintf("Each %s in the %s stage, as far as it is counted", deviceWord(e.GPU.Kind), e.PerGPU.PeakStage)
+	case e.Open():
+		return title + ", as assumed below"
+	}
+	return title
 }
 
 func deviceWord(kind string) string {
@@ -89,17 +101,49 @@ func jobLine(j *job.Job) []string {
 
 // verdict is the one line that people came for.
 func verdict(e *estimate.Estimate, u Units) Paragraph {
-	p := e.PerGPU
-	unit := u.For(p.HighBytes)
-	need := fmt.Sprintf("needs %s %s (%s to %s) on each %s",
-		unit.Format(p.DeviceBytes), unit.Name, unit.Format(p.LowBytes), unit.Format(p.HighBytes), deviceWord(e.GPU.Kind))
-	if e.Fits == nil {
-		return Paragraph{Text: need + "; whether that fits is unknown: no GPU is known here (give --gpu, for example --gpu 8xH100-80GB)"}
+	if e.Open() {
+		return openVerdict(e, u)
 	}
-	on := fmt.Sprintf("%s with %s", e.GPU.Name, u.Size(e.GPU.TotalBytes))
-	free := *e.HeadroomBytes
+	p := e.PerGPU
+	unit := u.For(*p.HighBytes)
+	need := fmt.Sprintf("needs %s %s (%s to %s) on each %s",
+		unit.Format(p.DeviceBytes), unit.Name, unit.Format(p.LowBytes), unit.Format(*p.HighBytes), deviceWord(e.GPU.Kind))
+	if e.Fits == nil {
+		return Paragraph{Text: need + noGPU}
+	}
+	return judged(e, need, p.DeviceBytes, *e.Fits, u)
+}
+
+const noGPU = "; whether that fits is unknown: no GPU is known here (give --gpu, for example --gpu 8xH100-80GB)"
+
+// openVerdict is the line where not all of the job is known: an interval, or a lower bound alone.
+func openVerdict(e *estimate.Estimate, u Units) Paragraph {
+	need := fmt.Sprintf("needs at least %s on each %s", u.Size(e.Least()), deviceWord(e.GPU.Kind))
+	most, known := e.Most()
+	if known {
+		unit := u.For(most)
+		need = fmt.Sprintf("needs between %s and %s %s on each %s", unit.Format(e.Least()), unit.Format(most), unit.Name, deviceWord(e.GPU.Kind))
+	}
+	lacks := "; " + e.Lacks() + "; give " + e.Give()
 	switch {
-	case *e.Fits:
+	case e.Fits != nil && !*e.Fits:
+		p := judged(e, need, e.Least(), false, u)
+		p.Text += lacks
+		return p
+	case e.Fits != nil:
+		return judged(e, need, most, true, u)
+	case e.GPU.TotalBytes <= 0:
+		return Paragraph{Text: need + lacks + noGPU}
+	}
+	return Paragraph{Text: fmt.Sprintf("%s%s: whether it fits %s with %s is unknown", need, lacks, e.GPU.Name, u.Size(e.GPU.TotalBytes)), Tone: Caution}
+}
+
+// judged compares what is needed with the device.
+func judged(e *estimate.Estimate, need string, bytes int64, fits bool, u Units) Paragraph {
+	on := fmt.Sprintf("%s with %s", e.GPU.Name, u.Size(e.GPU.TotalBytes))
+	free := e.GPU.TotalBytes - bytes
+	switch {
+	case fits:
 		return Paragraph{Text: fmt.Sprintf("%s: fits %s, %s (%s) stays free", need, on, u.Size(free), percent(free, e.GPU.TotalBytes)), Tone: Good}
 	case free >= 0:
 		return Paragraph{Text: fmt.Sprintf("%s: does not fit %s with headroom, only %s (%s) stays free", need, on, u.Size(free), percent(free, e.GPU.TotalBytes)), Tone: Bad}
@@ -107,8 +151,13 @@ func verdict(e *estimate.Estimate, u Units) Paragraph {
 	return Paragraph{Text: fmt.Sprintf("%s: does not fit %s, %s too much", need, on, u.Size(-free)), Tone: Bad}
 }
 
-// ComponentTable lists the parts with share and bar, marks the bottleneck, and sums up model states and total.
-func ComponentTable(c estimate.Components, u Units) Table {
+// componentTable lists the parts with share and bar, and sums up model states and total. Which part is the bottleneck it marks where all
+// of them are known.
+func componentTable(e *estimate.Estimate, u Units) Table {
+	c, sum := e.PerGPU.Components, "total"
+	if e.Partial {
+		sum = "counted"
+	}
 	total := c.Sum()
 	unit := u.For(total)
 	t := Table{Columns: []Column{{"component", false}, {unit.Name, true}, {"share", true}, {"", false}}}
@@ -119,7 +168,7 @@ func ComponentTable(c estimate.Components, u Units) Table {
 			continue
 		}
 		row := cells(component.String(), unit.Format(bytes), percent(bytes, total), u.bar(bytes, total))
-		if component == bottleneck {
+		if component == bottleneck && !e.Open() {
 			row[3].Text += " <- bottleneck"
 			row = toned(row, Strong)
 		}
@@ -128,20 +177,20 @@ func ComponentTable(c estimate.Components, u Units) Table {
 	states := c.ModelStates()
 	t.Rows = append(t.Rows,
 		toned(cells("model states (parameters to optimizer)", unit.Format(states), percent(states, total), ""), Faint),
-		cells("total", unit.Format(total), percent(total, total), ""))
+		cells(sum, unit.Format(total), percent(total, total), ""))
 	return t
 }
 
-func stageTable(stages []estimate.StageMemory, peak estimate.Stage, u Units) Table {
+func stageTable(e *estimate.Estimate, u Units) Table {
 	var largest int64
-	for _, s := range stages {
+	for _, s := range e.Stages {
 		largest = max(largest, s.DeviceBytes)
 	}
 	unit := u.For(largest)
 	t := Table{Columns: []Column{{"stage", false}, {"allocated " + unit.Name, true}, {"device " + unit.Name, true}, {"largest part", false}}}
-	for _, s := range stages {
+	for _, s := range e.Stages {
 		row := cells(string(s.Stage), unit.Format(s.AllocatedBytes), unit.Format(s.DeviceBytes), s.Components.Bottleneck().String())
-		if s.Stage == peak {
+		if s.Stage == e.PerGPU.PeakStage && !e.Partial {
 			row[3].Text += " <- peak"
 			row = toned(row, Strong)
 		}

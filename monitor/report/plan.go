@@ -45,6 +45,9 @@ func (d Max) Page(u Units) Page {
 		cells("with headroom", count(d.Max.WithHeadroom), fmt.Sprintf("the same, and %g %% of the GPU stays free", d.HeadroomPercent)),
 		cells("certain", count(d.Max.Certain), "even the upper end of the prediction's interval fits"))
 	page := Page{Heading(titles.title), Paragraph{Text: device}, t}
+	for _, n := range d.Max.NotCounted {
+		page = append(page, Paragraph{Text: fmt.Sprintf("no more than this fits, and perhaps less: %s %s; give %s", n.What, n.Why, n.Give), Tone: Caution})
+	}
 	if d.Max.Estimate == 0 {
 		page = append(page, Paragraph{Text: "nothing fits: the rest of the job alone needs more; oomguard plan without --max says what would help", Tone: Bad})
 	}
@@ -80,6 +83,9 @@ func (d Plan) Page(u Units) Page {
 		t.Rows = append(t.Rows, row)
 	}
 	page = append(page, t)
+	if d.Estimate.Partial {
+		page = append(page, Paragraph{Text: "what these save is of what is counted; remedies for the rest cannot be weighed", Tone: Caution})
+	}
 	var how List
 	for _, r := range d.Remedies {
 		how = append(how, Paragraph{Text: r.ID + ": " + r.How})

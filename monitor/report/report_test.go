@@ -64,7 +64,7 @@ func anEstimate() *estimate.Estimate {
 		Model:  estimate.ModelSize{Name: "models/tiny_llama", Parameters: 4 * gib, TrainableParameters: 4 * gib},
 		GPU:    estimate.GPUSize{Name: "H100 SXM 80GB", Kind: "cuda", Count: 2, TotalBytes: 79 * gib, Origin: "NVML"},
 		PerGPU: estimate.PerGPU{
-			AllocatedBytes: backward.Allocated(), ReservedBytes: backward.Allocated(), DeviceBytes: backward.Sum(), LowBytes: 70 * gib, HighBytes: 80 * gib,
+			AllocatedBytes: backward.Allocated(), ReservedBytes: backward.Allocated(), DeviceBytes: backward.Sum(), LowBytes: 70 * gib, HighBytes: ptr[int64](80 * gib),
 			PeakStage: estimate.Backward, Components: backward,
 		},
 		Stages: []estimate.StageMemory{

@@ -85,7 +85,7 @@ func (d Run) Page(u Units) Page {
 		page = append(page, Heading("GPUs as NVML saw them"), deviceTable(d.Recording.Devices, u))
 	}
 	if d.Estimate != nil {
-		page = append(page, Heading("Predicted peak"), verdict(d.Estimate, u), ComponentTable(d.Estimate.PerGPU.Components, u))
+		page = append(page, Heading("Predicted peak"), verdict(d.Estimate, u), componentTable(d.Estimate, u))
 	} else if d.EstimateError != "" {
 		page = append(page, Heading("Predicted peak"), Paragraph{Text: "unknown: " + d.EstimateError, Tone: Caution})
 	}
@@ -162,6 +162,9 @@ func comparisonTable(rows []Comparison, u Units) Table {
 			continue // no stage, and an evaluation or a save that did not happen: only in the JSON
 		}
 		row := cells(fmt.Sprint(c.Rank), c.Stage, optional(c.PredictedBytes, unit), optional(c.MeasuredBytes, unit), "", memory)
+		if c.AtLeast {
+			row[2].Text = "at least " + row[2].Text
+		}
 		if c.ErrorPercent != nil {
 			row[4].Text = fmt.Sprintf("%+.1f %%", *c.ErrorPercent)
 		}

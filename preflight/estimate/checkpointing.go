@@ -76,7 +76,7 @@ func (t tape) total() int64 { return t.outside + t.kept(t.layers) + t.final }
 // tape is the activations of one micro-batch; ok is false when the model's sizes are unknown.
 func (r *rank) tape() (t tape, ok bool) {
 	a := r.arch
-	if !r.sized() || a.Hidden == 0 || a.Layers == 0 || a.Heads == 0 || a.Intermediate == 0 {
+	if !r.formula() {
 		return tape{}, false
 	}
 	body := r

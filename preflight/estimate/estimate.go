@@ -13,7 +13,7 @@ const DefaultActivationFactor = 16
 
 // DefaultOptions pins nothing and wants a tenth of the device free.
 func DefaultOptions() Options {
-	return Options{ActivationBytes: -1, ContextBytes: -1, HeadroomPercent: 10}
+	return Options{ActivationBytes: -1, ContextBytes: -1, SecondModelBytes: -1, HeadroomPercent: 10}
 }
 
 // Run predicts memory. It fails when there is no model, when a setting is out of range, or when it names an optimizer, a dtype or
@@ -36,21 +36,9 @@ func Run(in Input) (*Estimate, error) {
 		Bottleneck:  p.peak.Components.Bottleneck().String(),
 		Assumptions: p.notes.list,
 	}
-	out.PerGPU.LowBytes, out.PerGPU.HighBytes = p.interval()
+	p.bound(out)
 	out.judge(in)
 	return out, nil
-}
-
-// judge compares the prediction with the device, if there is one.
-func (e *Estimate) judge(in Input) {
-	if in.Hardware.Kind == "" || in.Hardware.TotalBytes <= 0 {
-		return
-	}
-	total := in.Hardware.TotalBytes
-	usable := total - int64(float64(total)*in.Options.HeadroomPercent/100)
-	fits := e.PerGPU.DeviceBytes <= usable
-	headroom := total - e.PerGPU.DeviceBytes
-	e.Fits, e.HeadroomBytes = &fits, &headroom
 }
 
 // A prediction is the worst rank's stages, and what the interval needs besides.

@@ -28,8 +28,8 @@ func tinyInput(t *testing.T, config string) Input {
 // TestNoFormula: activations of recurrences are never guessed, but what is given for them is taken, beside exact states.
 func TestNoFormula(t *testing.T) {
 	in := tinyInput(t, tinyMamba)
-	if _, err := Run(in); err == nil || !strings.Contains(err.Error(), "mamba") || !strings.Contains(err.Error(), "--activation-factor") {
-		t.Errorf("got %v", err)
+	if e, err := Run(in); err != nil || !e.Partial || e.PerGPU.HighBytes != nil || !strings.Contains(e.Lacks(), "recurrences") || !strings.Contains(e.Give(), "--activation-factor") {
+		t.Errorf("got %+v, %v", e, err)
 	}
 	in.Options.ActivationFactor = 16
 	e, err := Run(in)

@@ -24,9 +24,6 @@ const (
 	twoStacksError = 0.05
 	// What torch.compile keeps depends on its release; torchtitan's rows of high confidence at known versions differ by 3 to 7 %
 	compiledError = 0.08
-	// roughUpperFactor is the bytes per token, layer and hidden element of an ordinary gated layer without checkpointing under
-	// autocast: the upper end of what unknown activations may be.
-	roughUpperFactor = 60
 )
 
 // An alternative is another value that an unknown setting may well have.
@@ -89,18 +86,27 @@ func optimizerName(j *job.Job) *job.Setting[string] { return &j.Optimizer }
 // interval bounds the device's memory: formulas' own error, fragmentation, context and NCCL, and what each unknown setting could
 // change if it were otherwise.
 func (p *prediction) interval() (low, high int64) {
-	c := p.peak.Components
-	share := p.formulaError()
-	slack := int64(share * float64(c[Activations]+c[Logits]+c[Temporaries]+c[Communication]))
-	if p.pinned() {
-		slack = int64(share * float64(c[Temporaries]+c[Communication]))
-	}
-	_, fragmented := p.fragmentation(c, p.logits)
-	low = p.peak.DeviceBytes - slack - c[Fragmentation] - (c[Context] - p.overhead.contextLow)
-	high = p.peak.DeviceBytes + slack + fragmented - c[Fragmentation] + p.overhead.contextHigh - c[Context]
 	down, up := p.unknownSettings()
-	low = max(low-down, min(low, p.overhead.contextLow))
-	return low, high + up + p.unknownActivations() + p.imbalance() + p.pagedOnDevice()
+	low = max(p.least()-down, min(p.least(), p.overhead.contextLow))
+	c := p.peak.Components
+	_, fragmented := p.fragmentation(c, p.logits)
+	high = p.peak.DeviceBytes + p.slack() + fragmented - c[Fragmentation] + p.overhead.contextHigh - c[Context]
+	return low, high + up + p.imbalance() + p.pagedOnDevice()
+}
+
+// least is the lower end for the settings as they are.
+func (p *prediction) least() int64 {
+	c := p.peak.Components
+	return p.peak.DeviceBytes - p.slack() - c[Fragmentation] - (c[Context] - p.overhead.contextLow)
+}
+
+// slack is by how much the formulas may be off.
+func (p *prediction) slack() int64 {
+	c, share := p.peak.Components, p.formulaError()
+	if p.pinned() {
+		return int64(share * float64(c[Temporaries]+c[Communication]))
+	}
+	return int64(share * float64(c[Activations]+c[Logits]+c[Temporaries]+c[Communication]))
 }
 
 // formulaError is by how much activations and what goes with them may be off.
@@ -140,19 +146,12 @@ func (p *prediction) imbalance() int64 {
 
 // unknownSettings re-runs the prediction with the alternatives of every unknown setting, one setting at a time.
 func (p *prediction) unknownSettings() (down, up int64) {
-	for _, group := range alternatives {
+	for _, group := range slices.Concat(alternatives, foreignAlternatives) {
 		var lowest, highest int64
 		for _, a := range group {
-			if !a.unknown(p.scenario) {
+			other := p.otherwise(a)
+			if other == nil {
 				continue
-			}
-			in := p.in
-			changed := *p.job
-			in.Job = &changed
-			a.apply(&changed, p.scenario)
-			other, err := predict(in)
-			if err != nil {
-				continue // the alternative contradicts what is known, so it is not possible
 			}
 			delta := other.peak.DeviceBytes - p.peak.DeviceBytes
 			lowest, highest = min(lowest, delta), max(highest, delta)
@@ -169,16 +168,6 @@ func (p *prediction) pagedOnDevice() int64 {
 		most = max(most, p.rankOf(stage).pagedStates())
 	}
 	return most
-}
-
-// unknownActivations is how much a model known only by its parameter count may need for them.
-func (p *prediction) unknownActivations() int64 {
-	opt := p.in.Options
-	if p.sized() && p.arch.Hidden > 0 || opt.ActivationBytes >= 0 || opt.ActivationFactor > 0 {
-		return 0
-	}
-	hidden, layers := typicalSizes(p.arch.Parameters())
-	return int64(min(roughUpperFactor*float64(p.tokens())*hidden*layers/float64(p.tp*p.pp), maxActivationBytes))
 }
 
 // typicalSizes are hidden size and layers of a transformer with that many parameters: 12 x layers x hidden^2 of them, and 128

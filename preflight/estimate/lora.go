@@ -30,8 +30,7 @@ func (s *scenario) settleMethod() error {
 	}
 	if s.lora == nil && !s.sized() && !j.Method.Known {
 		s.lora, s.weightsOnly = &job.LoRA{R: 1}, true
-		s.notes.assume("the quantised weights alone: nothing that is trained beside them is counted",
-			"no adapters are named; give --method lora and --lora-r, and --model for their size", true)
+		s.leaveOut(NotCounted{What: "what is trained beside the quantised weights", Why: "not known", Give: "--method lora and --lora-r"})
 	}
 	if s.lora == nil {
 		s.lora = &job.LoRA{R: 8, Alpha: 8} // peft LoraConfig defaults

@@ -16,6 +16,7 @@ type scenario struct {
 	job   *job.Job
 	arch  *model.Architecture
 	notes notes
+	left  []NotCounted // second models without a size, and the like
 
 	precision     precision
 	optimizer     optimizer

@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -83,16 +84,10 @@ func (s *scenario) holdsReference() bool {
 // addReference adds the other models of preference and reinforcement learning. Frozen ones are whole on every rank unless ZeRO-3 or
 // FSDP splits them, and have the dtype in which the policy was loaded (TRL prepares them like the policy).
 func (r *rank) addReference(l *layout) {
-	own, known := *l, r.job.SecondModels.Known
-	frozen := int64(0)
+	own, frozen := *l, int64(0)
 	if !r.namesReference() && r.holdsReference() {
 		frozen++
 		r.notes.assume("the reference model's weights are among the parameters", "it is as large as the policy and is never trained", false)
-	}
-	if r.task().critic && !r.adapters() && !known {
-		frozen++
-		r.notes.assume("a reward model and a trained value model of the policy's size", "PPO has both, and their sizes are not known", true)
-		l.params, l.master, l.grads, l.optimizer, l.persistent = 2*l.params, 2*l.master, 2*l.grads, 2*l.optimizer, 2*l.persistent
 	}
 	one := r.precision.param * count(r.base, nil)
 	if r.adapters() {
@@ -105,6 +100,13 @@ func (r *rank) addReference(l *layout) {
 		one = 0
 	}
 	l.params += frozen * one
+	if given := r.in.Options.SecondModelBytes; given >= 0 {
+		l.params += given
+		return
+	}
+	if r.task().critic && !r.job.SecondModels.Known {
+		r.leaveOut(NotCounted{What: "reward model and value model", Why: "not counted: PPO has both, and nothing tells their sizes", Give: giveSecondModels})
+	}
 	for _, m := range r.job.SecondModels.Or(nil) {
 		r.addSecond(l, own, one, m)
 	}
@@ -114,6 +116,9 @@ func (r *rank) addReference(l *layout) {
 func (s *scenario) namesReference() bool {
 	return slices.ContainsFunc(s.job.SecondModels.Or(nil), func(m job.SecondModel) bool { return m.Role == "teacher" || m.Role == "reference" })
 }
+
+// giveSecondModels is what to do about models without a size.
+const giveSecondModels = "--second-models SIZE"
 
 // addSecond adds a model beside the trained one: by its size in parameters what the trained one takes in own, or what a frozen copy of that takes.
 func (r *rank) addSecond(l *layout, own layout, frozen int64, m job.SecondModel) {
@@ -126,8 +131,8 @@ func (r *rank) addSecond(l *layout, own layout, frozen int64, m job.SecondModel)
 		return
 	}
 	if size <= 0 || size > maxParameters {
-		size = r.arch.Parameters()
-		r.notes.assume(fmt.Sprintf("the %s is as large as the trained model", name), "its size is not known: "+reason(r.job.SecondModels), true)
+		r.leaveOut(NotCounted{What: name, Why: "not counted: its size is not known (" + cmp.Or(m.Origin, r.job.SecondModels.Origin, "nothing names it") + ")", Give: giveSecondModels})
+		return
 	}
 	scaled := func(bytes int64) int64 { return int64(float64(bytes) * float64(size) / float64(r.arch.Parameters())) }
 	if m.Trained && !r.adapters() {

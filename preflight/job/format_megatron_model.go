@@ -19,13 +19,13 @@ func (r *reader) megatronModel() {
 	}
 	if why := m.otherModel(); why != "" {
 		r.job.Model.Unknown(why)
-		r.job.ModelParams.Unknown(why + "; give --params")
+		r.job.ModelParams.Unknown(why + "; --params N gives a lower bound")
 		return
 	}
 	gpt, vocab, why := m.gpt()
 	if why != "" {
 		r.job.Model.Unknown(why)
-		r.job.ModelParams.Unknown(why + "; give --params")
+		r.job.ModelParams.Unknown(why + "; --params N gives a lower bound")
 		return
 	}
 	r.job.Model.Offer(describe(gpt, vocab), "arguments of Megatron-LM")

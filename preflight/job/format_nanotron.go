@@ -213,7 +213,7 @@ func (r *reader) nanotronModel(c *configuration, unit Setting[int]) {
 	case own:
 		return
 	case c.find("moe_config") != nil, c.find("is_starcoder2_config") != nil, c.find("is_llama_config", "is_qwen2_config") == nil:
-		j.ModelParams.Unknown(c.doc.Origin() + " is not of nanotron's Llama or Qwen2 kind, whose weights are counted; give --params")
+		j.ModelParams.Unknown(c.doc.Origin() + " is not of nanotron's Llama or Qwen2 kind, whose weights are counted; --params N gives a lower bound")
 		return
 	}
 	vocabulary := model.PadVocab(int64(sizes["vocab"].Value), int64(unit.Or(1)), int64(j.TP.Or(1)))

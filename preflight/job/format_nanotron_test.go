@@ -40,7 +40,7 @@ func TestNanotron(t *testing.T) {
 		{"a longer stage", config + "data_stages:\n- name: long\n  start_training_step: 1\n  sequence_length: 8192\n", map[string]string{"seq_len": "8192"}, ""},
 		{"instructions", config + "data_stages:\n- name: s\n  start_training_step: 1\n  data:\n    dataset:\n      sft_dataloader: true\n", map[string]string{"task": "sft"}, ""},
 		{"padded vocabulary", change("make_vocab_size_divisible_by: 1", "make_vocab_size_divisible_by: 1000"), map[string]string{"model_params": "2424326144"}, ""}, // 2420754432 + (130000 - 128256) x 2048: rounded up to a multiple of 1000 x tp 2
-		{"experts", change("    vocab_size", "    moe_config:\n      num_experts: 8\n    vocab_size"), map[string]string{"model_params": "unknown: give --params"}, ""},
+		{"experts", change("    vocab_size", "    moe_config:\n      num_experts: 8\n    vocab_size"), map[string]string{"model_params": "unknown: --params N gives a lower bound"}, ""},
 		{"broken", "parallelism: [\n", map[string]string{"tp": "unknown: could not be read"}, ""},
 		{"another tool's", "a: 1\n", map[string]string{"tp": "unknown: missing"}, "no section"},
 	} {

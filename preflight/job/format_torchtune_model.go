@@ -64,7 +64,7 @@ func (r *reader) architectureIn(folder string) {
 // publicModel takes the architecture of a public model that the framework has under a name of its own.
 func (r *reader) publicModel(hub, origin string) {
 	if hub == "" {
-		r.job.ModelParams.Unknown("the size of the model that " + origin + " names is not known here; give --model DIR or --params")
+		r.job.ModelParams.Unknown("the size of the model that " + origin + " names is not known here; give --model DIR (--params N gives a lower bound)")
 		return
 	}
 	architecture, err := model.Known(hub)
@@ -72,7 +72,7 @@ func (r *reader) publicModel(hub, origin string) {
 	case err != nil:
 		r.problem(err)
 	case architecture == nil:
-		r.job.ModelParams.Unknown(origin + " names the architecture of " + hub + ", which is not in the built-in table; give --model DIR or --params")
+		r.job.ModelParams.Unknown(origin + " names the architecture of " + hub + ", which is not in the built-in table; give --model DIR (--params N gives a lower bound)")
 	default:
 		r.job.Architecture = architecture
 	}

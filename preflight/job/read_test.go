@@ -145,7 +145,7 @@ func TestTrainerBadArguments(t *testing.T) {
 		"--fsdp half_shard":                 "words from full_shard",
 		"--fsdp full_shard --fsdp_config x": "FSDP configuration: x: no such file",
 		"--bf16 --fp16":                     "At most one of fp16 and bf16",
-		"--model_name_or_path ./nothing":    "./nothing: no such file or folder; correct the path, or give --params",
+		"--model_name_or_path ./nothing":    "./nothing: no such file or folder; correct the path (--params N gives a lower bound)",
 	} {
 		argv := "torchrun --nproc-per-node 2 run_clm.py --output_dir out --model_name_or_path half " + args
 		j := Read(Sources{Argv: shellWords(argv), Dir: dir, GPUs: 2, LoadModel: half})

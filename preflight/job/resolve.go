@@ -51,7 +51,7 @@ func (r *reader) readModel() {
 	case j.Architecture != nil:
 		j.ModelParams.Offer(j.Architecture.Parameters(), j.Architecture.Source)
 	case !j.Model.Known:
-		j.ModelParams.Unknown("no model named; give --model DIR or --params")
+		j.ModelParams.Unknown("no model named; give --model DIR or config.json")
 	}
 }
 
@@ -88,12 +88,12 @@ func (r *reader) readFreshModel() bool {
 	}
 	switch {
 	case changes.text != "":
-		j.Model.Unknown(changes.origin + " changes the configuration of a fresh model, which is not followed here; give --params, or --model DIR with the changed config.json")
+		j.Model.Unknown(changes.origin + " changes the configuration of a fresh model, which is not followed here; give --model DIR with the changed config.json")
 	case config.text != "":
 		j.Model.Offer(config.text, config.origin+": a fresh model of this configuration")
 		return true
 	case kind.text != "":
-		j.Model.Unknown(kind.origin + " " + kind.text + ": a fresh model of the sizes that transformers has built in; give --params, or --model DIR with its config.json")
+		j.Model.Unknown(kind.origin + " " + kind.text + ": a fresh model of the sizes that transformers has built in; give --model DIR with its config.json")
 	}
 	return false
 }
@@ -120,7 +120,7 @@ func (r *reader) loadModel() {
 	case err == nil:
 		r.job.Architecture = architecture
 	case errors.As(err, &kind): // nothing is wrong with the job
-		r.job.ModelParams.Unknown(fmt.Sprintf("the parameters of a model of type %q cannot be counted here (%s); give --params", kind.Type, kind.Path))
+		r.job.ModelParams.Unknown(fmt.Sprintf("the parameters of a model of type %q cannot be counted here (%s); --params N gives a lower bound", kind.Type, kind.Path))
 		r.job.Quant.Unknown(fmt.Sprintf("a quantization_config in a model of type %q is not read; give --quant if it has one", kind.Type))
 	case !r.params.Known: // --params is the remedy for a model that cannot be read
 		r.job.ModelParams.Unknown("the model could not be read")
@@ -140,7 +140,7 @@ func (r *reader) findModel() string {
 	case looksLikePath(name):
 		if !r.params.Known {
 			r.job.ModelParams.Unknown("the model's folder could not be read")
-			r.problem(fmt.Errorf("%s: model %s: no such file or folder; correct the path, or give --params", r.job.Model.Origin, name))
+			r.problem(fmt.Errorf("%s: model %s: no such file or folder; correct the path (--params N gives a lower bound)", r.job.Model.Origin, name))
 		}
 		return ""
 	}
@@ -167,7 +167,7 @@ func (r *reader) findOnHub(m model.HubModel) string {
 	}
 	why := err.Error()
 	if missing && r.src.FetchModel == nil {
-		why = m.Name + " is neither in the Hugging Face cache nor in the built-in table; allow a look at the hub with --online, or give --model DIR or --params"
+		why = m.Name + " is neither in the Hugging Face cache nor in the built-in table; allow a look at the hub with --online, or give --model DIR (--params N gives a lower bound)"
 	}
 	r.job.ModelParams.Unknown(why)
 	return ""

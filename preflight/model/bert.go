@@ -77,7 +77,7 @@ func encoderSizes(c *config, b *blueprint) {
 	b.EmbeddingDropout = b.HiddenDropout
 	b.AttentionDropout = c.probability(0.1, "attention_probs_dropout_prob")
 	if c.flag("add_cross_attention", false) {
-		c.reject("add_cross_attention", "models with cross-attention cannot be counted: give the number of parameters with --params")
+		c.reject("add_cross_attention", "models with cross-attention cannot be counted: give --params for a lower bound")
 	}
 }
 

@@ -5,7 +5,7 @@ package model
 func chatGLM(c *config) *blueprint {
 	b := &blueprint{base: "transformer"}
 	if name, _ := c.find("inner_hidden_size", "position_encoding_2d"); name != "" {
-		c.reject(name, "%s is a key of the first ChatGLM-6B, which cannot be counted: give the number of parameters with --params", name)
+		c.reject(name, "%s is a key of the first ChatGLM-6B, which cannot be counted: give --params for a lower bound", name)
 	}
 	if c.task == bareModel {
 		c.task = conditionalGeneration

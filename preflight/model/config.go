@@ -113,7 +113,7 @@ func (c *config) needed(limit int64, names []string) int64 {
 		return value
 	}
 	if text == nil {
-		c.reject(names[0], "needed key %q is missing: take config.json from the model's own directory, or give the number of parameters with --params",
+		c.reject(names[0], "needed key %q is missing: take config.json from the model's own directory, or give --params for a lower bound",
 			names[0])
 		return 1
 	}

@@ -28,7 +28,7 @@ func debertaV2(c *config) *blueprint {
 	}
 	b.blocks = layers(b.Layers, "encoder.layer.*.", attention, encoderRest(b))
 	if c.task == maskedLM && !c.flag("legacy", true) {
-		c.reject("legacy", "the masked-language head of legacy false cannot be counted: give the number of parameters with --params")
+		c.reject("legacy", "the masked-language head of legacy false cannot be counted: give --params for a lower bound")
 	}
 	pooled := c.sizeOr(h, "pooler_hidden_size")
 	pooler := linear("pooler.dense", pooled, pooled, true)
@@ -72,7 +72,7 @@ func deberta(c *config) *blueprint {
 	}
 	b.blocks = layers(b.Layers, "encoder.layer.*.", within("attention.self.", attention), encoderRest(b))
 	if c.task == maskedLM && !c.flag("legacy", true) {
-		c.reject("legacy", "the masked-language head of legacy false cannot be counted: give the number of parameters with --params")
+		c.reject("legacy", "the masked-language head of legacy false cannot be counted: give --params for a lower bound")
 	}
 	pooled := c.sizeOr(h, "pooler_hidden_size")
 	b.head = c.head(map[task][]Tensor{

@@ -39,7 +39,7 @@ func gpt2Like(c *config, activation string, multiQuery bool) *blueprint {
 		b.KVHeads = 1
 	}
 	if c.flag("add_cross_attention", false) {
-		c.reject("add_cross_attention", "models with cross-attention cannot be counted: give the number of parameters with --params")
+		c.reject("add_cross_attention", "models with cross-attention cannot be counted: give --params for a lower bound")
 	}
 	b.MaxPositions = c.sizeOr(1024, "n_positions", "max_position_embeddings")
 	b.Activation = c.text(activation, "activation_function")

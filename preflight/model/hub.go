@@ -28,7 +28,7 @@ type HubModel struct {
 // check refuses names and revisions that are none, and fills in the default revision.
 func (m HubModel) check() (HubModel, error) {
 	if !hubName.MatchString(m.Name) || strings.Contains(m.Name, "..") || strings.Contains(m.Name, "--") {
-		return m, fmt.Errorf("%q is neither a folder nor a hub name such as org/name: give --model DIR, or the number of parameters with --params", m.Name)
+		return m, fmt.Errorf("%q is neither a folder nor a hub name such as org/name: give --model DIR, or --params for a lower bound", m.Name)
 	}
 	m.Revision = cmp.Or(m.Revision, mainRevision)
 	if !filepath.IsLocal(m.Revision) {
@@ -60,12 +60,12 @@ func FindCached(m HubModel, cacheDir string, getenv func(string) string) (string
 		}
 		commit = strings.TrimSpace(string(text))
 		if !commitHash.MatchString(commit) {
-			return "", fmt.Errorf("model %q: %s holds no commit hash: download the model again, or give the number of parameters with --params",
+			return "", fmt.Errorf("model %q: %s holds no commit hash: download the model again, or give --params for a lower bound",
 				name, filepath.Join(folder, "refs", revision))
 		}
 	}
 	if _, err := os.Stat(filepath.Join(folder, ".no_exist", commit, "config.json")); err == nil && !hasFile(filepath.Join(folder, "snapshots", commit), adapterFile) {
-		return "", fmt.Errorf("model %q (revision %s): the hub has no config.json for it, says the Hugging Face cache %s: give --model DIR or --params 7B", name, revision, cache)
+		return "", fmt.Errorf("model %q (revision %s): the hub has no config.json for it, says the Hugging Face cache %s: give --model DIR (--params N gives a lower bound)", name, revision, cache)
 	}
 	snapshot := filepath.Join(folder, "snapshots", commit)
 	if _, err := os.Stat(filepath.Join(snapshot, "config.json")); err != nil && !hasFile(snapshot, adapterFile) {
@@ -84,7 +84,7 @@ func hasFile(folder, name string) bool {
 
 func notCached(name, revision, cache string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("model %q (revision %s) is not in the Hugging Face cache %s (%w): download it first, or give --model DIR or --params 7B",
+		return fmt.Errorf("model %q (revision %s) is not in the Hugging Face cache %s (%w): download it first, or give --model DIR (--params N gives a lower bound)",
 			name, revision, cache, fs.ErrNotExist)
 	}
 	return fmt.Errorf("model %q in the Hugging Face cache: %w", name, err)

@@ -42,7 +42,7 @@ func configFile(path string) (string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("model %q: %w: give a directory that holds config.json, a config.json, or the number of parameters with --params", path, fs.ErrNotExist)
+		return "", fmt.Errorf("model %q: %w: give a directory that holds config.json, a config.json, or --params for a lower bound", path, fs.ErrNotExist)
 	case err != nil:
 		return "", fmt.Errorf("model %q: %w", path, err)
 	case !info.IsDir():
@@ -55,7 +55,7 @@ func configFile(path string) (string, error) {
 		if _, err := os.Stat(filepath.Join(path, "adapter_config.json")); err == nil {
 			return "", fmt.Errorf("model directory %q holds an adapter and no config.json (%w): give the base model that its adapter_config.json names", path, fs.ErrNotExist)
 		}
-		return "", fmt.Errorf("model directory %q holds no config.json (%w): give the directory of a Hugging Face model, or the number of parameters with --params", path, fs.ErrNotExist)
+		return "", fmt.Errorf("model directory %q holds no config.json (%w): give the directory of a Hugging Face model, or --params for a lower bound", path, fs.ErrNotExist)
 	case err != nil:
 		return "", fmt.Errorf("model directory %q: %w", path, err)
 	case info.IsDir():

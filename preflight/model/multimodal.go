@@ -41,7 +41,7 @@ var (
 func (k llavaKind) blueprint(c *config) *blueprint {
 	for _, key := range []string{"text_config", "vision_config"} {
 		if name, _ := c.find(key); name == "" {
-			c.reject(key, "needed key %q is missing: take config.json from the model's own directory, or give the number of parameters with --params", key)
+			c.reject(key, "needed key %q is missing: take config.json from the model's own directory, or give --params for a lower bound", key)
 		}
 	}
 	b := c.tower("text_config", k.text)

@@ -114,23 +114,23 @@ func (h *Hub) get(ctx context.Context, m HubModel, file string) (data []byte, er
 	}
 	response, err := h.client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("model %q: ask the hub for %s: %w: try again, or give --model DIR or --params 7B", m.Name, file, err)
+		return nil, fmt.Errorf("model %q: ask the hub for %s: %w: try again, or give --model DIR (--params N gives a lower bound)", m.Name, file, err)
 	}
 	defer func() { err = errors.Join(err, response.Body.Close()) }()
 	switch code := response.StatusCode; {
 	case code == http.StatusNotFound:
-		return nil, fmt.Errorf("model %q (revision %s): %s has no %s of it (%w): correct the name, or give --model DIR or --params 7B", m.Name, m.Revision, h.endpoint, file, fs.ErrNotExist)
+		return nil, fmt.Errorf("model %q (revision %s): %s has no %s of it (%w): correct the name, or give --model DIR (--params N gives a lower bound)", m.Name, m.Revision, h.endpoint, file, fs.ErrNotExist)
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return nil, fmt.Errorf("model %q: %s refuses (%d): it does not exist, or its licence must be accepted there and HF_TOKEN set to a token that may read it", m.Name, h.endpoint, code)
 	case code != http.StatusOK:
-		return nil, fmt.Errorf("model %q: %s answers %d for %s: try again later, or give --model DIR or --params 7B", m.Name, h.endpoint, code, file)
+		return nil, fmt.Errorf("model %q: %s answers %d for %s: try again later, or give --model DIR (--params N gives a lower bound)", m.Name, h.endpoint, code, file)
 	}
 	data, err = io.ReadAll(io.LimitReader(response.Body, maxHubBytes+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("model %q: read %s from the hub: %w: try again, or give --model DIR or --params 7B", m.Name, file, err)
+		return nil, fmt.Errorf("model %q: read %s from the hub: %w: try again, or give --model DIR (--params N gives a lower bound)", m.Name, file, err)
 	case len(data) > maxHubBytes:
-		return nil, fmt.Errorf("model %q: what %s sends for %s has more than %d MiB, which no such file has: give --model DIR or --params 7B", m.Name, h.endpoint, file, maxHubBytes>>20)
+		return nil, fmt.Errorf("model %q: what %s sends for %s has more than %d MiB, which no such file has: give --model DIR (--params N gives a lower bound)", m.Name, h.endpoint, file, maxHubBytes>>20)
 	}
 	if _, err := parseObject(data, address); err != nil { // a login page, for example
 		return nil, err

@@ -21,7 +21,7 @@ func (e *UnknownTypeError) Error() string {
 	if e.Type == "" {
 		found = "there is no model_type, so its parameters cannot be counted"
 	}
-	return fmt.Sprintf("%s: %s (known: %s): give the number of parameters with --params, for example --params 7B",
+	return fmt.Sprintf("%s: %s (known: %s): give --params for a lower bound, for example --params 7B",
 		e.Path, found, strings.Join(e.Known, ", "))
 }
 
@@ -132,7 +132,7 @@ func (c *config) readClass(f family, asked string) {
 	if _, c.task, ok = taskOf(c.class); ok {
 		return
 	}
-	c.reject("architectures", "class %q is not one whose weights can be counted: if the run trains another class, such as %s, put that there; otherwise give the number of parameters with --params",
+	c.reject("architectures", "class %q is not one whose weights can be counted: if the run trains another class, such as %s, put that there; otherwise give --params for a lower bound",
 		c.class, f.usual)
 }
 
@@ -156,7 +156,7 @@ func taskOf(class string) (string, task, bool) {
 func (c *config) head(heads map[task][]Tensor) []Tensor {
 	tensors, ok := heads[c.task]
 	if !ok && c.task != (task{}) {
-		c.reject("architectures", "class %q: this task is not known for its model_type: give the number of parameters with --params", c.class)
+		c.reject("architectures", "class %q: this task is not known for its model_type: give --params for a lower bound", c.class)
 	}
 	return tensors
 }

@@ -48,7 +48,7 @@ func (c *config) tower(key, absent string) *blueprint {
 	modelType := section.text(absent, "model_type")
 	t, ok := towers[modelType]
 	if !ok {
-		section.reject("model_type", "a %q model in %s cannot be counted: give the number of parameters with --params", modelType, key)
+		section.reject("model_type", "a %q model in %s cannot be counted: give --params for a lower bound", modelType, key)
 		t = towers[absent]
 	}
 	section.defaults = t.defaults

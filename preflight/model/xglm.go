@@ -48,7 +48,7 @@ func bartDecoder(c *config, b *blueprint) {
 	b.EmbeddingDropout = b.HiddenDropout
 	b.ActivationDropout = c.probability(0, "activation_dropout")
 	if c.flag("add_cross_attention", false) {
-		c.reject("add_cross_attention", "models with cross-attention cannot be counted: give the number of parameters with --params")
+		c.reject("add_cross_attention", "models with cross-attention cannot be counted: give --params for a lower bound")
 	}
 	b.blocks = layers(b.Layers, "layers.*.", seq2seqBlock(&b.Architecture, true))
 	b.final = layerNorm("layer_norm", b.Hidden)

@@ -41,7 +41,7 @@ type combined struct {
 }
 
 // Combine finds the cheapest set of remedies with which the job fits; when none does, the set of all that apply, with Fits false. It is nil
-// when the job fits as it is or its device is unknown.
+// when the job fits as it is, its device is unknown, or too little is known of it to say that anything fits.
 func Combine(in estimate.Input) (*Combination, error) {
 	now, err := estimate.Run(in)
 	if err != nil {
@@ -52,7 +52,7 @@ func Combine(in estimate.Input) (*Combination, error) {
 	}
 	useful := applicable(in)
 	all := everything(in, useful)
-	if all.estimate == nil {
+	if all.estimate == nil || all.estimate.Fits == nil {
 		return nil, nil
 	}
 	if fits(all.estimate) { // else no part of it does

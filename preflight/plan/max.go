@@ -21,8 +21,11 @@ type Max struct {
 	Estimate int64 `json:"estimate"`
 	// WithHeadroom also keeps the headroom free that was asked for.
 	WithHeadroom int64 `json:"with_headroom"`
-	// Certain fits even at the upper end of the prediction's interval.
+	// Certain fits even at the upper end of the prediction's interval; 0 too when the prediction has none.
 	Certain int64 `json:"certain"`
+	// Partial: something that the job needs memory for is not counted (NotCounted), so that no more than this fits.
+	Partial    bool                  `json:"partial"`
+	NotCounted []estimate.NotCounted `json:"not_counted"`
 	// Limit is where something else than memory ends the search: the positions of the model. 0: nothing else.
 	Limit int64 `json:"limit,omitempty"`
 	// Assumptions are those of the estimate at the result; the job's, where nothing fits.
@@ -64,11 +67,22 @@ func positions(in estimate.Input) int64 {
 // searchLimit bounds the search: the estimator refuses larger models.
 const searchLimit = int64(1e15)
 
+// ErrUnknown is in the chain of errors about what is not known of the job.
+var ErrUnknown = errors.New("not known")
+
 // Largest is the largest batch or sequence (see Max.Quantity) that can be trained the way in.Job says on in.Hardware. It fails when the
-// device's memory is unknown or the job cannot be estimated, and for a model that is only a number of parameters.
+// device's memory is unknown or the job cannot be estimated, and with ErrUnknown when the estimate is partial: for a model that is only a number of
+// parameters, for one.
 func Largest(in estimate.Input, what string) (Max, error) {
-	if architecture(in) == nil || architecture(in).Layers == 0 {
-		return Max{}, errors.New("plan: a number of parameters does not tell what a batch or sequence takes: give --model")
+	e, err := at(in, quantities()[what], 1)
+	if err != nil {
+		return Max{}, err
+	}
+	if in.Options.ActivationBytes >= 0 || architecture(in) == nil || architecture(in).Layers == 0 {
+		return Max{}, fmt.Errorf("plan: what a batch or a sequence takes is %w: give --model DIR or config.json", ErrUnknown)
+	}
+	if e.Partial && (e.Fits == nil || *e.Fits) {
+		return Max{}, fmt.Errorf("plan: %s (what decides is %w): give %s", e.Lacks(), ErrUnknown, e.Give())
 	}
 	return largest(in, what)
 }
@@ -122,11 +136,11 @@ func largest(in estimate.Input, what string) (Max, error) {
 	usable := total - int64(float64(total)*in.Options.HeadroomPercent/100)
 	for _, m := range []struct {
 		into *int64
-		fits func(estimate.PerGPU) bool
+		fits func(*estimate.Estimate) bool
 	}{
-		{&out.Estimate, func(g estimate.PerGPU) bool { return g.DeviceBytes <= total }},
-		{&out.WithHeadroom, func(g estimate.PerGPU) bool { return g.DeviceBytes <= usable }},
-		{&out.Certain, func(g estimate.PerGPU) bool { return g.HighBytes <= total }},
+		{&out.Estimate, func(e *estimate.Estimate) bool { return need(e) <= total }},
+		{&out.WithHeadroom, func(e *estimate.Estimate) bool { return need(e) <= usable }},
+		{&out.Certain, func(e *estimate.Estimate) bool { return e.PerGPU.HighBytes != nil && *e.PerGPU.HighBytes <= total }},
 	} {
 		var err error
 		if *m.into, err = search(in, q, limit, m.fits); err != nil {
@@ -140,13 +154,28 @@ func largest(in estimate.Input, what string) (Max, error) {
 	if err != nil {
 		return Max{}, err
 	}
-	out.Assumptions = e.Assumptions
+	out.Assumptions, out.Partial, out.NotCounted = e.Assumptions, e.Partial, e.NotCounted
 	return out, nil
+}
+
+// need is what a verdict rests on; of a partial estimate what is counted, which makes the answer an upper bound.
+func need(e *estimate.Estimate) int64 {
+	if most, known := e.Most(); known {
+		return most
+	}
+	return e.PerGPU.DeviceBytes
+}
+
+// WithoutReserve is the answer where nothing was said of activations and logits: no more than this fits, and nothing is certain.
+func (m Max) WithoutReserve() Max {
+	m.Certain, m.Partial = 0, true
+	m.NotCounted = append([]estimate.NotCounted{{What: "activations", Why: "not known", Give: "--reserve SIZE"}}, m.NotCounted...)
+	return m
 }
 
 // search doubles until it is too much, and then bisects: the need never shrinks when the quantity grows. Doubling from below keeps the sizes
 // in question near those that fit, where they can be counted in 64 bits.
-func search(in estimate.Input, q quantity, limit int64, fits func(estimate.PerGPU) bool) (int64, error) {
+func search(in estimate.Input, q quantity, limit int64, fits func(*estimate.Estimate) bool) (int64, error) {
 	if limit == 0 {
 		limit = searchLimit
 	}
@@ -161,7 +190,7 @@ func search(in estimate.Input, q quantity, limit int64, fits func(estimate.PerGP
 			return 0, err
 		}
 		switch {
-		case !fits(e.PerGPU):
+		case !fits(e):
 			tooMany = n
 		case n == limit:
 			return n, nil

@@ -1,8 +1,10 @@
 package plan
 
 import (
+	"errors"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"oomguard/preflight/estimate"
@@ -178,7 +180,7 @@ func TestLargest(t *testing.T) {
 		}{
 			{"estimate", got.Estimate, func(g estimate.PerGPU) int64 { return g.DeviceBytes }, in.Hardware.TotalBytes},
 			{"with headroom", got.WithHeadroom, func(g estimate.PerGPU) int64 { return g.DeviceBytes }, usable},
-			{"certain", got.Certain, func(g estimate.PerGPU) int64 { return g.HighBytes }, in.Hardware.TotalBytes},
+			{"certain", got.Certain, func(g estimate.PerGPU) int64 { return *g.HighBytes }, in.Hardware.TotalBytes},
 		} {
 			if here, next := m.bytes(need(m.n)), m.bytes(need(m.n+1)); here > m.room || next <= m.room {
 				t.Errorf("%s %s: %d takes %d and one more %d of %d", what, m.name, m.n, here, next, m.room)
@@ -215,5 +217,47 @@ func TestLargestRefuses(t *testing.T) {
 	in.Model, in.Hardware.TotalBytes = load(t, "meta-llama__Llama-3.2-1B"), 0
 	if _, err := Largest(in, "batch"); err == nil {
 		t.Error("an unknown device is accepted")
+	}
+}
+
+// Where something is not counted nothing is called fitting: no largest batch, no combination, and parameters only "no more than".
+func TestNothingFitsInPart(t *testing.T) {
+	in := bf16Master(func(*job.Job) {})
+	for name, change := range map[string]func(*estimate.Input){
+		"a number of parameters": func(*estimate.Input) {},
+		"no sequence": func(in *estimate.Input) {
+			in.Model, in.Job.SeqLen = load(t, "meta-llama__Llama-3.2-1B"), job.Setting[int]{}
+		},
+		"a VAE beside it": func(in *estimate.Input) {
+			in.Model = load(t, "meta-llama__Llama-3.2-1B")
+			in.Job.SecondModels = set(job.SecondModels{{Role: "vae", Name: "a/b"}})
+		},
+		"known activations": func(in *estimate.Input) { in.Options.ActivationBytes = gb },
+	} {
+		changed, j := in, *in.Job
+		changed.Job = &j
+		change(&changed)
+		if got, err := Largest(changed, "batch"); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "give --") {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		rs, err := Remedies(changed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rs {
+			if name != "known activations" && r.Fits != nil && *r.Fits {
+				t.Errorf("%s: %s is said to fit", name, r.ID)
+			}
+		}
+	}
+	if c, err := Combine(bf16Master(func(j *job.Job) { j.WorldSize, j.NProc = set(8), set(8) })); err != nil || c != nil {
+		t.Errorf("states are too much alone, and activations not known: %+v, %v", c, err)
+	}
+	most, err := MaxParams(in, 0)
+	if err != nil || most.Partial {
+		t.Fatal(most, err)
+	}
+	if most = most.WithoutReserve(); !most.Partial || most.Certain != 0 || len(most.NotCounted) != 1 || most.NotCounted[0].Give != "--reserve SIZE" {
+		t.Errorf("%+v", most)
 	}
 }
