@@ -91,7 +91,7 @@ func (p *prediction) interval() (low, high int64) {
 	c := p.peak.Components
 	_, fragmented := p.fragmentation(c, p.logits)
 	high = p.peak.DeviceBytes + p.slack() + fragmented - c[Fragmentation] + p.overhead.contextHigh - c[Context]
-	return low, high + up + p.imbalance() + p.pagedOnDevice()
+	return low, high + up + p.imbalance() + p.pagedOnDevice() + p.teacherLogits()
 }
 
 // least is the lower end for the settings as they are.
@@ -159,6 +159,14 @@ func (p *prediction) unknownSettings() (down, up int64) {
 		down, up = down-lowest, up+highest
 	}
 	return down, up
+}
+
+// teacherLogits is at most what a loss of distillation keeps of the teacher's: its logits and their softmax, of the student's size each.
+func (p *prediction) teacherLogits() int64 {
+	if slices.ContainsFunc(p.job.SecondModels.Or(nil), func(m job.SecondModel) bool { return m.Role == "teacher" }) {
+		return 2 * p.logits
+	}
+	return 0
 }
 
 // pagedOnDevice is optimizer states in managed memory, which nvidia-smi shows while the GPU has room for them.

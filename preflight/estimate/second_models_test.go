@@ -98,6 +98,10 @@ func TestSecondModelsInTheInterval(t *testing.T) {
 	if unsure.DeviceBytes != sure.DeviceBytes || sure.LowBytes-unsure.LowBytes < 2*llama1B {
 		t.Errorf("low with the reference known %d, unknown %d", sure.LowBytes, unsure.LowBytes)
 	}
+	taught := at(func(j *job.Job) { j.SecondModels = known(job.SecondModels{{Role: "teacher", Params: llama1B}}) })
+	if over := *taught.HighBytes - taught.DeviceBytes; over < 2*taught.Components[Logits] {
+		t.Errorf("high is %d over the expected need, want the teacher's logits too", over)
+	}
 	alone := at(func(j *job.Job) { j.Task, j.RefModel, j.InferenceShare = known("grpo"), known(false), known(0.0) })
 	maybe := at(func(j *job.Job) { j.Task, j.RefModel = known("grpo"), known(false) })
 	if *maybe.HighBytes-*alone.HighBytes < int64(colocatedShare*80*gb) {

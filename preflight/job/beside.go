@@ -13,6 +13,8 @@ type besideShape struct {
 	role  string
 	stems []string // the option without dashes, pretrained_ in front and what pathEndings lists behind
 	paths bool     // the same word also means other things, so that only a path or a hub name counts
+	// copies: the option makes a copy of the trained model, and names nothing: a flag, or a number that is not 0.
+	copies bool
 }
 
 // besideShapes are the one table of them. Such a model is named, not counted: whether it is trained, and where it lives, the program decides.
@@ -32,6 +34,8 @@ var besideShapes = []besideShape{
 	{role: "reference", stems: []string{"ref_model", "reference_model", "ref_policy", "reference_policy", "sft_model"}},
 	{role: "controlnet", stems: []string{"controlnet", "controlnet_model", "control_net", "t2i_adapter", "ip_adapter", "ip_adapter_model", "adapter_unet"}},
 	{role: "discriminator", stems: []string{"discriminator", "discriminator_model", "lpips_model", "perceptual_model", "perceptual_loss_model"}},
+	{role: "averaged copy of the weights", copies: true, stems: []string{"ema", "use_ema", "with_ema", "enable_ema", "model_ema", "ema_model", "ema_decay", "ema_rate", "ema_momentum",
+		"model_ema_decay", "momentum_teacher", "teacher_momentum", "teacher_ema", "moco_m", "polyak", "swa", "use_swa"}},
 	{role: "draft model", stems: []string{"draft_model", "assistant_model", "speculator_model", "retriever_model", "reranker_model", "generator_model", "cross_encoder_model"}},
 }
 
@@ -49,36 +53,44 @@ func (r *reader) readBesides() {
 	words := r.job.ScriptArgs
 	for i, word := range words {
 		option, value, attached := strings.Cut(word, "=")
-		if !attached && (!strings.HasPrefix(word, "-") || i+1 == len(words)) {
+		if !attached && !strings.HasPrefix(word, "-") {
 			continue
 		}
-		if !attached {
+		if !attached && i+1 < len(words) && !strings.HasPrefix(words[i+1], "-") {
 			value = words[i+1]
 		}
-		role := besideRole(option, value)
-		if role == "" || slices.ContainsFunc(r.besides, func(b besides) bool { return value != "" && b.Name == value }) {
+		role, name := besideRole(option, value)
+		noted := func(b besides) bool { return name != "" && b.Name == name || name == "" && b.Role == role }
+		if role == "" || slices.ContainsFunc(r.besides, noted) {
 			continue
 		}
-		r.hold(role, Setting[string]{Value: value, Known: true, Origin: "command line " + option}, false, false)
+		r.hold(role, Setting[string]{Value: name, Known: true, Origin: "command line " + option}, false, false)
 		r.besides[len(r.besides)-1].uncounted = true
 	}
 }
 
-// besideRole is the role of the model that an option and its value name; "" when they name none.
-func besideRole(option, value string) string {
-	name := option[strings.LastIndexByte(option, '.')+1:]
-	name = strings.TrimPrefix(strings.ReplaceAll(strings.ToLower(strings.TrimLeft(name, "-+~")), "-", "_"), "pretrained_")
-	if !namesModel(value) {
-		return ""
-	}
-	for _, stem := range stemsOf(name) {
+// besideRole is the role and the name of the model that an option and its value mean; "" when they mean none.
+func besideRole(option, value string) (role, name string) {
+	word := option[strings.LastIndexByte(option, '.')+1:]
+	word = strings.TrimPrefix(strings.ReplaceAll(strings.ToLower(strings.TrimLeft(word, "-+~")), "-", "_"), "pretrained_")
+	for _, stem := range stemsOf(word) {
 		for _, s := range besideShapes {
-			if slices.Contains(s.stems, stem) && (!s.paths || strings.ContainsAny(value, "/.")) {
-				return s.role
+			switch {
+			case !slices.Contains(s.stems, stem):
+			case s.copies && !switchedOff(value):
+				return s.role, ""
+			case !s.copies && namesModel(value) && (!s.paths || strings.ContainsAny(value, "/.")):
+				return s.role, value
 			}
 		}
 	}
-	return ""
+	return "", ""
+}
+
+// switchedOff tells the values that turn an option off.
+func switchedOff(value string) bool {
+	n, err := strconv.ParseFloat(value, 64)
+	return err == nil && n == 0 || slices.Contains([]string{"none", "null", "false", "no", "off"}, strings.ToLower(value))
 }
 
 // stemsOf is an option's name without what may stand behind the role: endings of paths, and the number of one of several.

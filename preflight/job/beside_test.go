@@ -20,6 +20,12 @@ func TestNamedBesides(t *testing.T) {
 		"model.vae_path=/m/vae +policy.vision_backbone=dinov2":               "vae /m/vae" + unsized + ", vision encoder dinov2" + unsized,
 		"--audio_encoder openai/whisper-small --speech_encoder_path a/b":     "audio encoder openai/whisper-small" + unsized + ", audio encoder a/b" + unsized,
 
+		"--use_ema --lr 1e-4":                                   "averaged copy of the weights" + unsized,
+		"--model-ema --model-ema-decay 0.9998":                  "averaged copy of the weights" + unsized,
+		"--momentum_teacher 0.996":                              "averaged copy of the weights" + unsized,
+		"trainer.ema_decay=0.9999":                              "averaged copy of the weights" + unsized,
+		"--use_ema=False --ema_decay 0 --model_ema false --swa": "averaged copy of the weights" + unsized,
+
 		// what looks alike and names no model
 		"--clip 1.0":                         "none",
 		"--clip norm":                        "none",
@@ -29,7 +35,9 @@ func TestNamedBesides(t *testing.T) {
 		"--vae_batch_size 4":                 "none",
 		"--teacher_temp 0.04 --reward accuracy --reward_weights 0.5,0.5": "none",
 		"--encoder resnet50 --backbone vit_b --output_dir vae":           "none",
-		"--vae --bf16": "none",
+		"--vae --bf16":                  "none",
+		"--use_ema=False --ema_decay 0": "none",
+		"ema --config ema.yaml -m no":   "none",
 	} {
 		t.Run(words, func(t *testing.T) {
 			j := scriptJob(t, map[string]string{"train.py": "import torch\n"}, 1, "", "python train.py "+words)
