@@ -124,6 +124,7 @@ func planAction(ctx context.Context, env environment, c *cli.Context) error {
 	var most plan.Max
 	switch what {
 	case "params":
+		reserve = max(reserve, p.input.Options.ActivationBytes) // what was given as --activations is a reserve too
 		most, err = p.maxParams(reserve)
 	case "batch", "seq":
 		if c.IsSet("reserve") {
@@ -147,9 +148,8 @@ func planAction(ctx context.Context, env environment, c *cli.Context) error {
 	return err
 }
 
-// maxParams asks for the largest model. What was given as --activations is a reserve too.
+// maxParams asks for the largest model; a reserve below 0 was not given.
 func (p *prepared) maxParams(reserve int64) (plan.Max, error) {
-	reserve = max(reserve, p.input.Options.ActivationBytes)
 	most, err := plan.MaxParams(p.input, max(reserve, 0))
 	if reserve < 0 {
 		most = most.WithoutReserve()

@@ -83,8 +83,11 @@ func (d Plan) Page(u Units) Page {
 		t.Rows = append(t.Rows, row)
 	}
 	page = append(page, t)
-	if d.Estimate.Partial {
+	switch {
+	case d.Estimate.Partial:
 		page = append(page, Paragraph{Text: "what these save is of what is counted; remedies for the rest cannot be weighed", Tone: Caution})
+	case d.Estimate.Open():
+		page = append(page, Paragraph{Text: "what these save holds for the settings that oomguard estimate assumes", Tone: Caution})
 	}
 	var how List
 	for _, r := range d.Remedies {

@@ -99,8 +99,9 @@ func TestSecondModelsInTheInterval(t *testing.T) {
 		t.Errorf("low with the reference known %d, unknown %d", sure.LowBytes, unsure.LowBytes)
 	}
 	taught := at(func(j *job.Job) { j.SecondModels = known(job.SecondModels{{Role: "teacher", Params: llama1B}}) })
-	if over := *taught.HighBytes - taught.DeviceBytes; over < 2*taught.Components[Logits] {
-		t.Errorf("high is %d over the expected need, want the teacher's logits too", over)
+	judged := at(func(j *job.Job) { j.SecondModels = known(job.SecondModels{{Role: "reward", Params: llama1B}}) })
+	if over := *taught.HighBytes - *judged.HighBytes; taught.DeviceBytes != judged.DeviceBytes || over < 2*taught.Components[Logits] || over == 0 {
+		t.Errorf("high is %d over that with a reward model, want the teacher's logits", over)
 	}
 	alone := at(func(j *job.Job) { j.Task, j.RefModel, j.InferenceShare = known("grpo"), known(false), known(0.0) })
 	maybe := at(func(j *job.Job) { j.Task, j.RefModel = known("grpo"), known(false) })

@@ -113,12 +113,21 @@ func (p *prediction) uncounted() []NotCounted {
 	}
 	j := p.job
 	if !j.MicroBatch.Known {
-		out = append(out, NotCounted{What: "micro_batch", Why: "not known (" + reason(j.MicroBatch) + ")", Give: "--micro-batch"})
+		out = append(out, NotCounted{What: "micro_batch", Why: notKnown(j.MicroBatch), Give: "--micro-batch"})
 	}
 	if !j.SeqLen.Known && !p.boundedSequence() {
-		out = append(out, NotCounted{What: "seq_len", Why: "not known (" + reason(j.SeqLen) + ")", Give: "--seq-len"})
+		out = append(out, NotCounted{What: "seq_len", Why: notKnown(j.SeqLen), Give: "--seq-len"})
 	}
 	return out
+}
+
+// notKnown says so, with the reason where it is more than that nobody said it. What to give is said elsewhere.
+func notKnown[T any](set job.Setting[T]) string {
+	why, _, _ := strings.Cut(set.Origin, "; give ")
+	if why == "" || strings.HasPrefix(why, "not given") {
+		return "not known"
+	}
+	return "not known (" + why + ")"
 }
 
 // unknownActivations says why there is no figure for them, if there is none.

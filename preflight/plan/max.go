@@ -68,7 +68,7 @@ func positions(in estimate.Input) int64 {
 const searchLimit = int64(1e15)
 
 // ErrUnknown is in the chain of errors about what is not known of the job.
-var ErrUnknown = errors.New("not known")
+var ErrUnknown = errors.New("what decides is not known")
 
 // Largest is the largest batch or sequence (see Max.Quantity) that can be trained the way in.Job says on in.Hardware. It fails when the
 // device's memory is unknown or the job cannot be estimated, and with ErrUnknown when the estimate is partial: for a model that is only a number of
@@ -79,10 +79,10 @@ func Largest(in estimate.Input, what string) (Max, error) {
 		return Max{}, err
 	}
 	if in.Options.ActivationBytes >= 0 || architecture(in) == nil || architecture(in).Layers == 0 {
-		return Max{}, fmt.Errorf("plan: what a batch or a sequence takes is %w: give --model DIR or config.json", ErrUnknown)
+		return Max{}, fmt.Errorf("plan: %w: what a batch or a sequence takes; give --model DIR or config.json", ErrUnknown)
 	}
 	if e.Partial && (e.Fits == nil || *e.Fits) {
-		return Max{}, fmt.Errorf("plan: %s (what decides is %w): give %s", e.Lacks(), ErrUnknown, e.Give())
+		return Max{}, fmt.Errorf("plan: %w: %s; give %s", ErrUnknown, e.Lacks(), e.Give())
 	}
 	return largest(in, what)
 }
