@@ -53,7 +53,7 @@ func runFacts(doc *report.Run, r *monitor.Rank) *oom.RunFacts {
 
 // addParts adds what the memory of the stage in which r died is predicted to consist of.
 func addParts(f *oom.RunFacts, e *estimate.Estimate, r *monitor.Rank) {
-	if e == nil || e.Partial {
+	if e == nil || e.Open() {
 		return
 	}
 	stage, parts := string(e.PerGPU.PeakStage), e.PerGPU.Components
@@ -174,9 +174,9 @@ func smallerRun(doc *report.Run, earlier []preflight.Earlier) *oom.SmallerRun {
 }
 
 // priced writes behind each remedy what it would save on this job in the stage where it died, and whether the job then fits, according to the
-// estimate, if that is whole; it leaves out those of the estimate's kind that do not apply to the job, and adds what fits together.
+// estimate, if that knows the whole job; it leaves out those of the estimate's kind that do not apply to the job, and adds what fits together.
 func priced(d *oom.Diagnosis, doc *report.Run) {
-	if doc.Estimate == nil || doc.Estimate.Partial || doc.EstimateInput == nil || !aboutDevice(d) {
+	if doc.Estimate == nil || doc.Estimate.Open() || doc.EstimateInput == nil || !aboutDevice(d) {
 		return
 	}
 	offers, err := plan.RemediesAt(*doc.EstimateInput, estimate.Stage(d.Stage))

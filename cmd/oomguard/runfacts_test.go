@@ -149,3 +149,30 @@ func TestNoExpandable(t *testing.T) {
 		t.Error(reason)
 	}
 }
+
+// TestPostmortemOfAPartialEstimate: where the estimate is a lower bound, remedies for what it does not count are not taken for useless, and it
+// is neither priced nor said to be far off.
+func TestPostmortemOfAPartialEstimate(t *testing.T) {
+	in := anInput(t, 24*gib, nil)
+	in.Model = model.FromParams(in.Model.Parameters())
+	doc := diedInBackward(t, in)
+	partial := doc.Estimate.Partial
+	explainDeath(&doc, doc.Recording.Output())
+	d := doc.Postmortem
+	if d == nil || !partial || d.Combination != nil {
+		t.Fatalf("partial %v, %+v", partial, d)
+	}
+	offered := map[string]bool{}
+	for _, r := range d.Remedies {
+		offered[r.ID] = true
+		if r.SavesBytes != nil || r.Fits != nil || strings.Contains(r.Why, "are predicted to take") {
+			t.Errorf("%s is priced: %+v", r.ID, r)
+		}
+	}
+	if !offered["checkpointing"] || !offered["grad-accum"] {
+		t.Errorf("remedies for activations are gone: %v", offered)
+	}
+	if f := runFacts(&doc, &doc.Recording.Ranks[0]); f.Predicted != nil || f.PartsStage != "" {
+		t.Errorf("predicted %v, parts of %q", f.Predicted, f.PartsStage)
+	}
+}
