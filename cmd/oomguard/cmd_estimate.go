@@ -46,7 +46,7 @@ func (p *prepared) noEstimate() error {
 	case p.estimateErr == nil:
 		return nil
 	case errors.As(p.estimateErr, &unknown) && (len(p.job.Argv) > 0 || p.job.Model.Known):
-		return noAnswer{unknown.why}
+		return noAnswer(unknown)
 	}
 	return usageError{p.estimateErr}
 }

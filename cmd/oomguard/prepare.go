@@ -280,7 +280,7 @@ func (p *prepared) facts(env environment, c *cli.Context, root string, mode pref
 	}
 	p.part("looking at earlier runs", func() { f.History = history(root) })
 	p.part("planning", func() {
-		if p.estimate == nil {
+		if p.estimate == nil || p.estimate.Open() { // then no check asks for them
 			return
 		}
 		if remedies, err := plan.Remedies(p.input); err == nil {

@@ -9,17 +9,14 @@ import (
 
 // bound sets what is known of the need: an interval, or a lower bound where something is not counted.
 func (p *prediction) bound(e *Estimate) {
-	low, high := p.interval()
+	g := &e.PerGPU
 	e.NotCounted, e.Unsettled = p.uncounted(), p.unsettled()
-	e.Partial = len(e.NotCounted) > 0
-	if e.Partial || len(e.Unsettled) > 0 {
-		low = p.cheapest().least()
-	}
-	e.PerGPU.LowBytes = min(low, e.PerGPU.DeviceBytes)
-	if !e.Partial {
-		e.PerGPU.HighBytes = &high
+	if e.Partial = len(e.NotCounted) > 0; !e.Partial {
+		low, high := p.interval()
+		g.LowBytes, g.HighBytes = low, &high
 	}
 	if e.Open() {
+		g.LowBytes = min(p.cheapest().least(), g.DeviceBytes)
 		e.Bottleneck = ""
 	}
 }
