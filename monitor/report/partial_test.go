@@ -22,7 +22,7 @@ func partial() *estimate.Estimate {
 }
 
 func TestPartialEstimateText(t *testing.T) {
-	const lacks = "activations not known; vae a/b not counted: its size is not known (command line --vae); give --model DIR or config.json, or --activations SIZE, --second-models SIZE"
+	const lacks = "activations not known; vae a/b not counted: its size is not known (command line --vae); give --second-models SIZE, --model DIR or config.json, or --activations SIZE"
 	e := partial()
 	text := write(t, "text", Estimate{e}, Style{})
 	for _, want := range []string{"needs at least 24.10 GiB on each GPU; " + lacks + ": whether it fits H100 SXM 80GB with 79.00 GiB is unknown", "counted", "as far as it is counted"} {

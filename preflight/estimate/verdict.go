@@ -83,11 +83,11 @@ func (e *Estimate) Give() string {
 			gifts = append(gifts, text)
 		}
 	}
-	for _, n := range e.NotCounted {
-		add(n.Give)
-	}
 	for _, key := range e.Unsettled {
 		add("--" + strings.ReplaceAll(key, "_", "-"))
+	}
+	for _, n := range slices.Backward(e.NotCounted) { // activations stand first, and have most to be said of
+		add(n.Give)
 	}
 	return strings.Join(gifts, ", ")
 }
@@ -141,7 +141,7 @@ func (p *prediction) unknownActivations() (NotCounted, bool) {
 	case p.foreign():
 		n.Give = "--activations SIZE (activations of this program have no formula: measure one small run); for a language model --model DIR or config.json"
 	default:
-		n.Give = "--model DIR or config.json, or --activations SIZE"
+		n.Give = "--model DIR or config.json, or --activations SIZE (measure one small run)"
 	}
 	return n, true
 }
@@ -205,9 +205,21 @@ func (s *scenario) unsettled() []string {
 	return keys
 }
 
-// cheapest is the prediction for the job with the cheapest plausible value of every setting that is not known. What lowers a stage shows
-// only once that stage is the peak, so the search goes on until nothing helps any more.
+// cheapest is the prediction for the job with the cheapest plausible value of every setting that is not known. Whether everything is trained
+// or adapters changes what the other settings are worth, so that both ways are gone to their end.
 func (p *prediction) cheapest() *prediction {
+	best := p.descend()
+	if adapted := p.otherwise(adapters); adapted != nil {
+		if other := adapted.descend(); other.peak.DeviceBytes < best.peak.DeviceBytes {
+			best = other
+		}
+	}
+	return best
+}
+
+// descend takes the cheapest value of one setting after the other. What lowers a stage shows only once that stage is the peak, so it goes on
+// until nothing helps any more.
+func (p *prediction) descend() *prediction {
 	best := p
 	for again := true; again; {
 		again = false
@@ -247,13 +259,16 @@ var foreignAlternatives = [][]alternative{
 			return !s.job.MasterFP32.Known && !s.job.ParamDtype.Known && s.job.Precision.Or("bf16") != "fp32"
 		}), precisionOf("bf16", "bf16", true)},
 	},
-	{{func(s *scenario) bool { return s.foreign() && !s.job.Method.Known }, func(j *job.Job, _ *scenario) {
-		j.Method = job.Setting[string]{Value: "qlora", Known: true}
-		j.LoRA = job.Setting[*job.LoRA]{Value: &job.LoRA{R: 1, Targets: job.Targets{"all-linear"}}, Known: true}
-		j.Quant = job.Setting[*job.Quant]{Value: &job.Quant{Method: "bnb", Bits: 4, Type: "nf4", Double: true}, Known: true}
-	}}},
+	{adapters},
 	{{strange(func(s *scenario) bool { return s.world > 1 && !s.job.Sharding.Known }), func(j *job.Job, _ *scenario) { j.Sharding.Offer("fsdp-full", "") }}},
 }
+
+// adapters is the cheapest way to train, where the method of a program that is not known is not either.
+var adapters = alternative{func(s *scenario) bool { return s.foreign() && !s.job.Method.Known }, func(j *job.Job, _ *scenario) {
+	j.Method = job.Setting[string]{Value: "qlora", Known: true}
+	j.LoRA = job.Setting[*job.LoRA]{Value: &job.LoRA{R: 1, Targets: job.Targets{"all-linear"}}, Known: true}
+	j.Quant = job.Setting[*job.Quant]{Value: &job.Quant{Method: "bnb", Bits: 4, Type: "nf4", Double: true}, Known: true}
+}}
 
 // leastAlternatives are the least that a setting without a bound can be.
 var leastAlternatives = [][]alternative{

@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"encoding/json"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -172,6 +173,67 @@ func TestUnsettledHoldsEveryTruth(t *testing.T) {
 	}
 }
 
+// settings are the values that each decider is tried with.
+var settings = map[string][]func(*job.Job){
+	"method": {
+		func(j *job.Job) { j.Method = known("full") },
+		func(j *job.Job) {
+			j.Method, j.LoRA, j.BaseDtype = known("lora"), known(&job.LoRA{R: 64, Targets: []string{"all-linear"}}), known("bf16")
+		},
+		func(j *job.Job) {
+			j.Method, j.LoRA = known("qlora"), known(&job.LoRA{R: 8, Targets: []string{"all-linear"}})
+		},
+	},
+	"precision": {
+		func(j *job.Job) { j.Precision, j.ParamDtype, j.MasterFP32 = known("fp32"), known("fp32"), known(false) },
+		func(j *job.Job) {
+			j.Precision, j.ParamDtype, j.MasterFP32, j.Autocast = known("bf16"), known("fp32"), known(false), known(true)
+		},
+		func(j *job.Job) { j.Precision, j.ParamDtype, j.MasterFP32 = known("bf16"), known("bf16"), known(true) },
+		pureBF16,
+	},
+	"optimizer": {
+		func(j *job.Job) { j.Optimizer = known("adamw") }, func(j *job.Job) { j.Optimizer = known("sgd") },
+		func(j *job.Job) { j.Optimizer = known("adamw_8bit") }, func(j *job.Job) { j.Optimizer = known("adafactor") }, func(j *job.Job) { j.Optimizer = known("lion") },
+	},
+	"checkpointing": {func(j *job.Job) { j.Checkpointing = known("none") }, func(j *job.Job) { j.Checkpointing = known("full") }},
+	"attention": {
+		func(j *job.Job) { j.Attention = known("sdpa") }, func(j *job.Job) { j.Attention = known("eager") }, func(j *job.Job) { j.Attention = known("flash_attention_2") },
+	},
+}
+
+// Whatever is hidden of a program that is not known, what its GPU takes is within what is said without it.
+func TestHidingWidens(t *testing.T) {
+	keys := []string{"method", "precision", "optimizer", "checkpointing", "attention"}
+	models := []string{"meta-llama/Llama-3.2-1B", "openai-community/gpt2", "google/gemma-2b"}
+	draw := rand.New(rand.NewPCG(7, 11))
+	for range 200 {
+		choice, hidden := map[string]int{}, map[string]bool{}
+		for _, key := range keys {
+			choice[key], hidden[key] = draw.IntN(len(settings[key])), draw.IntN(2) == 0
+		}
+		name, batch, length := models[draw.IntN(len(models))], 1<<draw.IntN(6), 128<<draw.IntN(3)
+		at := func(hide bool) *Estimate {
+			in := small(t, func(j *job.Job) {
+				own(j)
+				j.MicroBatch, j.SeqLen, j.Checkpointing = known(batch), known(length), open[string]()
+				for _, key := range keys {
+					if !hide || !hidden[key] {
+						settings[key][choice[key]](j)
+					}
+				}
+			})
+			in.Model = loadModel(t, name)
+			return run(t, in)
+		}
+		truth, e := at(false), at(true)
+		if most, _ := e.Most(); truth.PerGPU.DeviceBytes < e.Least() || truth.PerGPU.DeviceBytes > most {
+			t.Errorf("%s %dx%d %v without %v: %.2f GiB outside %.2f to %.2f", name, batch, length, choice, hidden,
+				float64(truth.PerGPU.DeviceBytes)/gib, float64(e.Least())/gib, float64(most)/gib)
+		}
+	}
+}
+
 // A known program's defaults are known, and what is not said without a command is what oomguard itself assumes: neither is widened.
 func TestKnownProgramsAreSettled(t *testing.T) {
 	for name, edit := range map[string]func(*job.Job){
@@ -206,9 +268,9 @@ func TestAdvice(t *testing.T) {
 		in        Input
 		want, not string
 	}{
-		"no command":    {paramsOnly(gb, nil), "--model DIR or config.json, or --activations SIZE", "measure"},
+		"no command":    {paramsOnly(gb, nil), "--model DIR or config.json, or --activations SIZE", "no formula"},
 		"own program":   {paramsOnly(gb, own), "no formula: measure one small run", ""},
-		"known program": {paramsOnly(gb, func(j *job.Job) { own(j); j.Framework = known("trl") }), "--model DIR or config.json", "measure"},
+		"known program": {paramsOnly(gb, func(j *job.Job) { own(j); j.Framework = known("trl") }), "--model DIR or config.json", "no formula"},
 	} {
 		give := run(t, c.in).Give()
 		if !strings.Contains(give, c.want) || c.not != "" && strings.Contains(give, c.not) || strings.Contains(give, "--params") {
