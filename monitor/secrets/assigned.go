@@ -61,18 +61,40 @@ func nameBefore(text string) string {
 	for start > 0 && named(text[start-1]) {
 		start--
 	}
-	return strings.TrimLeft(text[start:], "-.")
+	return strings.TrimLeft(text[start:], "-.:")
 }
 
 // named tells a letter of names.
 func named(c byte) bool {
-	return c == '_' || c == '-' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+	return c == '_' || c == '-' || c == '.' || c == ':' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
 // given is an option with its value behind a blank, as commands are quoted in texts.
 var given = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`((?:^|[\s'"\x60(])--?([A-Za-z][\w.-]*) +)("[^"\n]*"|'[^'\n]*'|[^\s'"\x60]+)`)
 })
+
+// listed is a name and its value as programs list them: ['--hub_token', 'x'], setdefault("HF_TOKEN", "x").
+var listed = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(["'](?:--?([A-Za-z][\w.-]*)|([A-Z][A-Z0-9]*_[A-Z0-9_]+))["']\s*,\s*["'])([^"'\n]+)(["'])`)
+})
+
+// byList takes out values behind names in lists.
+func byList(text string, found func(secret string)) string {
+	if !strings.Contains(text, "',") && !strings.Contains(text, `",`) {
+		return text
+	}
+	return replaceMatches(listed(), text, func(groups []string) string {
+		name, value := groups[2]+groups[3], groups[4]
+		if !takes(name, value) || !judge(name, value) || value == Redacted {
+			return groups[0]
+		}
+		if found != nil {
+			found(value)
+		}
+		return groups[1] + Redacted + groups[5]
+	})
+}
 
 // byOption takes out the values of options: --password x.
 func byOption(text string) string {
@@ -131,8 +153,12 @@ func valueAt(text string, i int, name string) (from, to int) {
 	for from < len(text) && (text[from] == ' ' || text[from] == '\t') && (sign == ':' || i > 0 && text[i-1] == ' ') {
 		from++
 	}
-	if strings.HasPrefix(text[from:], Redacted) || from < len(text) && (text[from] == '{' || text[from] == '[') {
-		return from, from // done already, or a list of what has names itself
+	rest := text[from:]
+	if strings.HasPrefix(rest, Redacted) || strings.HasPrefix(rest, "$(") || rest != "" && strings.IndexByte("{[`", rest[0]) >= 0 {
+		return from, from // done already, or what has names in itself
+	}
+	if end := strings.IndexByte(rest, '}'); strings.HasPrefix(rest, "${") && end > 0 {
+		return from, from + end + 1
 	}
 	escaped := from+1 < len(text) && text[from] == '\\' && (text[from+1] == '"' || text[from+1] == '\'')
 	if escaped {

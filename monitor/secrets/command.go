@@ -1,6 +1,7 @@
 package secrets
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -71,14 +72,18 @@ func isScript(argv []string, i, depth int) bool {
 	if m == nil || strings.HasPrefix(m[1], "-") || !strings.ContainsAny(m[2], " \t\n;") {
 		return false
 	}
-	before := ""
-	if i > 0 {
-		before = argv[i-1]
-	}
-	if shellText().MatchString(before) {
+	if i > 0 && shellText().MatchString(argv[i-1]) {
 		return true
 	}
-	return depth == 0 && before != "env" && before != "-e" && before != "--env" && before != "export" && assignment().FindStringSubmatch(before) == nil
+	for i--; i >= 0; i-- { // env -i A=1 B='x y' cmd
+		if b := filepath.Base(argv[i]); b == "env" || b == "export" || argv[i] == "-e" || argv[i] == "--env" {
+			return false
+		}
+		if !strings.HasPrefix(argv[i], "-") && assignment().FindStringSubmatch(argv[i]) == nil {
+			break
+		}
+	}
+	return depth == 0
 }
 
 // shellText is the option behind which a shell takes its script.
@@ -101,13 +106,56 @@ func (c *command) word(w, name string, depth int) string {
 	if name != "" && judge(name, w) {
 		return c.secret(w)
 	}
+	if inner, ok := substitution(w); ok {
+		return "$(" + c.text(inner, depth+1) + ")"
+	}
 	if m := assignment().FindStringSubmatch(w); m != nil {
+		if inner, ok := substitution(m[2]); ok {
+			return m[1] + "$(" + c.text(inner, depth+1) + ")"
+		}
 		if judge(strings.TrimRight(m[1], ":+="), m[2]) {
 			return m[1] + c.secret(m[2])
 		}
 		return m[1] + c.text(m[2], depth)
 	}
 	return c.text(w, depth)
+}
+
+// substitution is the command within $(...).
+func substitution(w string) (string, bool) {
+	inner, ok := strings.CutPrefix(w, "$(")
+	if !ok || !strings.HasSuffix(inner, ")") {
+		return "", false
+	}
+	return inner[:len(inner)-1], true
+}
+
+// document cleans JSON, where a key may say what it is only by what it lies in: {"wandb": {"key": "x"}}.
+func (c *command) document(w string) string {
+	var root any
+	if trimmed := strings.TrimSpace(w); trimmed == "" || trimmed[0] != '{' || json.Unmarshal([]byte(w), &root) != nil {
+		return w
+	}
+	var walk func(name string, value any)
+	walk = func(name string, value any) {
+		switch v := value.(type) {
+		case map[string]any:
+			for key, inner := range v {
+				walk(name+"."+key, inner)
+			}
+		case []any:
+			for _, inner := range v {
+				walk(name, inner)
+			}
+		case string:
+			if quoted, err := json.Marshal(v); err == nil && judge(name, v) {
+				c.found(v)
+				w = strings.ReplaceAll(w, string(quoted), `"`+Redacted+`"`)
+			}
+		}
+	}
+	walk("", root)
+	return w
 }
 
 func (c *command) secret(value string) string {
@@ -120,7 +168,7 @@ func (c *command) text(w string, depth int) string {
 	if strings.ContainsAny(w, " \t\n;") && depth < deepest && !strings.Contains(w, "-----BEGIN") {
 		w = c.script(w, depth)
 	}
-	w = byName(byShape(w, c.found), c.found)
+	w = byList(byName(byShape(c.document(w), c.found), c.found), c.found)
 	if !strings.ContainsAny(w, " \t\n") && !path(w) && !strings.Contains(w, "://") && surelyRandom(w) {
 		return c.secret(w)
 	}

@@ -30,7 +30,8 @@ type vocabulary struct {
 	stems    []string        // in a part, whatever stands around
 	secret   map[string]bool // a part as a whole
 	last     map[string]bool // a part that decides when it is the last one
-	owners   map[string]bool // in front of key and token: who gives them out, or what they open
+	owners   map[string]bool // in front of key and token: what they open
+	services map[string]bool // in front of key and token, also further away: who gives them out
 	training map[string]bool // in front of token(s), key(s), pass: those of training
 	measured map[string]bool // behind token(s) and key(s): again those of training
 	neutral  map[string]bool // the last part: about a secret, not the secret
@@ -44,13 +45,14 @@ var dictionary = sync.OnceValue(func() vocabulary {
 		secret: words(`pwd psw pat cred creds cookie cookies dsn webhook webhooks jwt bearer authorization netrc sas otp totp htpasswd pswd`),
 		last:   words(`pass pw auth auths authn pin_code`),
 		owners: words(`api app apps access secret private encryption encrypt signing sign session license licence service account ssh auth admin client shared subscription write read ingest
-			deploy deployment wandb kaggle hf hub hugging face huggingface huggingfacehub openai anthropic claude azure aws amazon gcp gcs google gemini vertex comet neptune clearml swanlab mlflow aim dagshub
+			deploy deployment tls ssl gpg pgp hmac crypt crypto bot login refresh bearer oauth oauth2 id identity personal pat csrf xsrf db database mail email registry user root master device notebook scale`),
+		services: words(`wandb kaggle hf hub hugging face huggingface huggingfacehub openai anthropic claude azure aws amazon gcp gcs google gemini vertex comet neptune clearml swanlab mlflow aim dagshub
 			together replicate cohere mistral groq nvidia ngc nim github gitlab git gh gl bitbucket slack discord telegram feishu lark dingtalk wechat datadog dd newrelic pinecone weaviate qdrant
-			s3 minio r2 oss cos bos wasabi b2 backblaze docker registry pypi npm conda jira confluence notion linear airtable sentry grafana influx influxdb influxdb2 elastic
-			tls ssl gpg pgp hmac crypt crypto bot login refresh bearer oauth oauth2 id identity personal pat csrf xsrf vault consul nomad k8s kubernetes kube
-			deepseek dashscope qwen moonshot zhipu baidu volc modelscope ms perplexity openrouter fireworks lambda runpod modal vast vastai paperspace coreweave databricks snowflake
-			redis mongo mongodb mysql postgres pg db database smtp mail email sendgrid mailgun twilio stripe serp serpapi tavily exa brave bing cloudflare cf heroku vercel netlify digitalocean
-			langchain langsmith langfuse helicone wolfram scale labelbox roboflow ultralytics lightning polyaxon determined sagemaker user root master device jupyter notebook`),
+			s3 minio r2 wasabi backblaze docker pypi npm jira confluence notion airtable sentry grafana influx influxdb influxdb2 elastic
+			vault consul nomad k8s kubernetes kube
+			deepseek dashscope qwen moonshot zhipu baidu volc modelscope ms perplexity openrouter fireworks runpod vast vastai paperspace coreweave databricks snowflake
+			redis mongo mongodb mysql postgres smtp sendgrid mailgun twilio stripe serp serpapi tavily exa brave bing cloudflare cf heroku vercel netlify digitalocean
+			langchain langsmith langfuse helicone wolfram labelbox roboflow ultralytics polyaxon sagemaker jupyter`),
 		training: words(`pad eos bos unk sep cls mask image images video audio special num max min total start end stop begin per new prompt completion response answer think vision img tool role
 			assistant system fake im decoder encoder boi eoi placeholder chat byte sub next first last input output n instruction human query doc latent patch register speech text texts action class
 			soft virtual extra added additional split separator newline space blank context image_start generated label labels sort group primary foreign dict cache kv qk num_kv value values batch
@@ -130,12 +132,12 @@ func (d vocabulary) judgePart(p []string, i int) suspicion {
 			return none
 		}
 		return strong
-	case part == "auth" && d.owners[before]:
+	case part == "auth" && (d.owners[before] || d.services[before]):
 		return strong
 	case part == "auth":
 		return weak
 	case part == "key" || part == "keys" || part == "token" || part == "tokens":
-		return d.judgeKey(before, after)
+		return d.judgeKey(p[:i], before, after)
 	case strings.HasSuffix(part, "token") || strings.HasSuffix(part, "key") || strings.HasSuffix(part, "pass") || part == "sig" || part == "signature":
 		return weak
 	}
@@ -143,12 +145,14 @@ func (d vocabulary) judgePart(p []string, i int) suspicion {
 }
 
 // judgeKey tells the keys and tokens of logins from those of tables and texts.
-func (d vocabulary) judgeKey(before, after string) suspicion {
+func (d vocabulary) judgeKey(earlier []string, before, after string) suspicion {
 	switch {
-	case d.owners[before]:
+	case d.owners[before] || d.services[before]:
 		return strong
 	case d.training[before] || d.measured[after]:
 		return none
+	case slices.ContainsFunc(earlier, func(part string) bool { return d.services[part] }):
+		return strong
 	}
 	return weak
 }

@@ -68,7 +68,7 @@ func (s *Scrubber) Text(text string) string {
 	if s != nil && s.replace != nil {
 		text = s.replace.Replace(text)
 	}
-	return byOption(byName(byShape(text, nil), nil))
+	return byOption(byList(byName(byShape(text, nil), nil), nil))
 }
 
 // Args returns the words of a command line without secrets.

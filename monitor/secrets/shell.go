@@ -79,12 +79,35 @@ func lex(text string) []token {
 			i += close + 1
 		case '"':
 			i = doubleQuoted(text, i, &word)
+		case '$':
+			end := substituted(text, i)
+			word.WriteString(text[i:end])
+			i = end - 1
 		default:
 			word.WriteByte(c)
 		}
 	}
 	end(len(text), true)
 	return tokens
+}
+
+// substituted is where $(...) ends that begins at i; behind the sign where it is none.
+func substituted(text string, i int) int {
+	if i+1 == len(text) || text[i+1] != '(' {
+		return i + 1
+	}
+	depth := 0
+	for j := i + 1; j < len(text); j++ {
+		switch text[j] {
+		case '(':
+			depth++
+		case ')':
+			if depth--; depth == 0 {
+				return j + 1
+			}
+		}
+	}
+	return i + 1
 }
 
 // doubleQuoted adds what stands between double quotes to the word and gives the place of the closing one.
