@@ -255,9 +255,11 @@ const maxSwept = 8
 
 // SweepPrivate takes away this user's left-over private folders, after what they hold was brought into their runs with adopt. Those of
 // an oomguard, a rank or a relay that lives are left alone, and so is all that this package cannot have made.
-func SweepPrivate(adopt func(*Private, *Store)) {
+func SweepPrivate(adopt func(*Private, *Store)) { sweepIn(privateBases(), adopt) }
+
+func sweepIn(bases []string, adopt func(*Private, *Store)) {
 	looked := 0
-	for _, base := range privateBases() {
+	for _, base := range bases {
 		entries, err := files.List(base)
 		if err != nil {
 			continue

@@ -116,7 +116,7 @@ func TestPrivateLife(t *testing.T) {
 		t.Errorf("with a rank: owned %v, used %v", owned, used)
 	}
 	swept := 0
-	SweepPrivate(func(*Private, *Store) { swept++ })
+	sweepIn([]string{tmp}, func(*Private, *Store) { swept++ })
 	if err := rank.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestSweepPrivate(t *testing.T) {
 		t.Fatal(err)
 	}
 	scrub := NewScrubber([]string{"HF_TOKEN=topsecretvalue"}, nil)
-	SweepPrivate(func(p *Private, to *Store) {
+	sweepIn([]string{tmp}, func(p *Private, to *Store) {
 		if _, err := p.Adopt(to, scrub, func(path string) string {
 			data, err := os.ReadFile(path)
 			if err != nil {
