@@ -133,7 +133,7 @@ func Head(path string, n int64) ([]byte, error) {
 }
 
 // writerWait is how long a named pipe is given until somebody writes to it.
-const writerWait = 10 * time.Second
+const writerWait = 30 * time.Second
 
 // OpenStream is Open for what may also come through a pipe: postmortem <(zcat log.gz). It waits for the pipe's writer, and not for ever.
 func OpenStream(path string) (*os.File, error) {
