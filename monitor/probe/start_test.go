@@ -78,7 +78,7 @@ func TestStart(t *testing.T) {
 func pythons(t *testing.T) []string {
 	t.Helper()
 	var found []string
-	for _, version := range strings.Fields("2.7 3.6 3.7 3.8 3.9 3.10 3.12 3.13 3.14") {
+	for version := range strings.FieldsSeq("2.7 3.6 3.7 3.8 3.9 3.10 3.12 3.13 3.14") {
 		path, err := exec.LookPath("python" + version)
 		if err == nil && exec.CommandContext(t.Context(), path, "-c", "pass").Run() == nil {
 			found = append(found, path)
