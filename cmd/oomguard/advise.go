@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -42,7 +41,7 @@ func (l *link) serve(env environment, c *cli.Context) error {
 // advise reads, estimates and judges, makes the run's folder, and says what there is to say before the start.
 func (l *link) advise(env environment, c *cli.Context) (*record, output, advice) {
 	wrong := func(err error) (*record, output, advice) {
-		return nil, output{}, advice{Status: exitStatus(err), Text: fmt.Sprintln("oomguard:", monitor.NewScrubber(env.environ, l.Argv).Text(err.Error()))}
+		return nil, output{}, advice{Status: exitStatus(err), Text: spoken("%s", monitor.NewScrubber(env.environ, l.Argv).Text(err.Error()))}
 	}
 	out, err := newOutput(c, env, env.stderr)
 	if err != nil {

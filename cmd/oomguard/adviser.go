@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -205,8 +204,3 @@ func adviseMain(env environment) error {
 
 // maxAdviserBytes bounds the adviser's memory: an ordinary job takes it 30 MiB, the end of a long log 200.
 const maxAdviserBytes = 2 << 30
-
-// say prints a line of oomguard's own.
-func (e environment) say(format string, args ...any) {
-	fmt.Fprintf(e.stderr, "oomguard: "+format+"\n", args...)
-}

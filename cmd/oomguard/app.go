@@ -11,10 +11,18 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"oomguard/monitor"
+	"oomguard/monitor/report"
 )
 
 // Everything oomguard says on its own account goes to stderr with the prefix "oomguard:", lower case, no full stop; results go to
 // stdout, except for run, whose stdout belongs to the training.
+
+// spoken is what oomguard says outside reports. It may hold words from outside, and is made safe to show here, for all who say something.
+func spoken(format string, args ...any) string {
+	return "oomguard: " + report.Lines(fmt.Sprintf(format, args...)) + "\n"
+}
+
+func (e environment) say(format string, args ...any) { fmt.Fprint(e.stderr, spoken(format, args...)) }
 
 // launcherWords are the first words that mean "run this".
 func launcherWords() []string {
@@ -30,7 +38,7 @@ func run(env environment) int {
 	err := app.RunContext(context.Background(), append([]string{"oomguard"}, joinBools(app.Commands, env.args)...))
 	var quiet status
 	if err != nil && !errors.As(err, &quiet) {
-		fmt.Fprintln(env.stderr, "oomguard:", monitor.NewScrubber(env.environ, env.args).Text(err.Error()))
+		env.say("%s", monitor.NewScrubber(env.environ, env.args).Text(err.Error()))
 	}
 	return exitStatus(err)
 }

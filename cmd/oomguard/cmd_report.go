@@ -197,7 +197,7 @@ func runsCommand(env environment) *cli.Command {
 				return err
 			}
 			if len(unreadable) > 0 {
-				fmt.Fprintln(env.stderr, "oomguard: some runs cannot be read:", errors.Join(unreadable...))
+				env.say("some runs cannot be read: %v", errors.Join(unreadable...))
 			}
 			return nil
 		},

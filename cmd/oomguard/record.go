@@ -84,7 +84,7 @@ func newRecord(env environment, c *cli.Context, b briefing) (*record, error) {
 
 // say adds a line of oomguard's own to what is printed next.
 func (r *record) say(format string, args ...any) {
-	fmt.Fprintf(&r.said, "oomguard: %s\n", r.scrub.Text(fmt.Sprintf(format, args...)))
+	r.said.WriteString(spoken("%s", r.scrub.Text(fmt.Sprintf(format, args...))))
 }
 
 func (r *record) missing(format string, args ...any) {

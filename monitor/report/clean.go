@@ -70,43 +70,7 @@ func (d Cleaned) MarshalJSON() ([]byte, error) {
 }
 
 // Page cleans every text of the page.
-func (d Cleaned) Page(u Units) Page {
-	var page Page
-	for _, b := range d.document.Page(u) {
-		page = append(page, d.block(b))
-	}
-	return page
-}
-
-func (d Cleaned) block(b Block) Block {
-	switch b := b.(type) {
-	case Heading:
-		return Heading(d.clean(string(b)))
-	case Paragraph:
-		b.Text = d.clean(b.Text)
-		return b
-	case Code:
-		return Code(d.clean(string(b)))
-	case List:
-		items := slices.Clone(b)
-		for i := range items {
-			items[i].Text = d.clean(items[i].Text)
-		}
-		return items
-	case Table:
-		rows := make([][]Cell, len(b.Rows))
-		for i, row := range b.Rows {
-			rows[i] = slices.Clone(row)
-			for j := range rows[i] {
-				rows[i][j].Text = d.clean(rows[i][j].Text)
-			}
-		}
-		return Table{Columns: b.Columns, Rows: rows}
-	case Picture:
-		return Picture{SVG: svgText().ReplaceAllStringFunc(b.SVG, d.clean), Text: d.clean(b.Text)}
-	}
-	return b
-}
+func (d Cleaned) Page(u Units) Page { return d.document.Page(u).mapped(d.clean, d.clean) }
 
 var svgText = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`>[^<]+<`) })
 

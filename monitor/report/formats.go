@@ -22,11 +22,11 @@ type format struct {
 func formats() []format {
 	return []format{
 		{"text", func(w io.Writer, d Document, s Style) error {
-			return writeText(w, d.Page(s.Units), newPalette(s.Color))
+			return writeText(w, show(d.Page(s.Units)), newPalette(s.Color))
 		}},
 		{"json", func(w io.Writer, d Document, _ Style) error { return writeJSON(w, d) }},
-		{"markdown", func(w io.Writer, d Document, s Style) error { return writeMarkdown(w, d.Page(s.Units)) }},
-		{"html", func(w io.Writer, d Document, s Style) error { return writeHTML(w, d.Page(s.Units)) }},
+		{"markdown", func(w io.Writer, d Document, s Style) error { return writeMarkdown(w, show(d.Page(s.Units))) }},
+		{"html", func(w io.Writer, d Document, s Style) error { return writeHTML(w, show(d.Page(s.Units))) }},
 		{"junit", func(w io.Writer, d Document, _ Style) error { return writeVerdicts(w, d, writeJUnit) }},
 		{"github", func(w io.Writer, d Document, _ Style) error { return writeVerdicts(w, d, writeGitHub) }},
 	}
@@ -55,12 +55,12 @@ func Write(w io.Writer, name string, d Document, s Style) error {
 }
 
 func writeJSON(w io.Writer, d Document) error {
-	enc := json.NewEncoder(w)
+	enc := json.NewEncoder(jsonWriter{w})
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(d)
 }
 
-func writeVerdicts(w io.Writer, d Document, write func(io.Writer, Suite) error) error {
-	return write(w, d.(Judged).Suite())
+func writeVerdicts(w io.Writer, d Document, write func(io.Writer, shownSuite) error) error {
+	return write(w, showSuite(d.(Judged).Suite()))
 }

@@ -20,15 +20,15 @@ func toneClass(t Tone) string {
 	return map[Tone]string{Good: "good", Caution: "caution", Bad: "bad", Faint: "faint", Strong: "strong"}[t]
 }
 
-func writeHTML(w io.Writer, page Page) error {
+func writeHTML(w io.Writer, page shown) error {
 	out := bufio.NewWriter(w)
 	title := "oomguard"
-	if h, ok := firstHeading(page); ok {
+	if h, ok := firstHeading(page.blocks); ok {
 		title = h
 	}
 	fmt.Fprintf(out, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>%s</title>\n<style>%s</style></head><body>\n",
 		html.EscapeString(title), style)
-	for i, b := range page {
+	for i, b := range page.blocks {
 		switch b := b.(type) {
 		case Heading:
 			level := 2
@@ -37,11 +37,11 @@ func writeHTML(w io.Writer, page Page) error {
 			}
 			fmt.Fprintf(out, "<h%d>%s</h%d>\n", level, html.EscapeString(string(b)), level)
 		case Paragraph:
-			fmt.Fprintf(out, "<p>%s</p>\n", span(b.Text, b.Tone))
+			fmt.Fprintf(out, "<p>%s</p>\n", span(b.lines(), b.Tone))
 		case List:
 			fmt.Fprint(out, "<ul>\n")
 			for _, item := range b {
-				fmt.Fprintf(out, "<li>%s</li>\n", span(item.Text, item.Tone))
+				fmt.Fprintf(out, "<li>%s</li>\n", span(item.lines(), item.Tone))
 			}
 			fmt.Fprint(out, "</ul>\n")
 		case Code:
@@ -56,7 +56,7 @@ func writeHTML(w io.Writer, page Page) error {
 	return out.Flush()
 }
 
-func firstHeading(page Page) (string, bool) {
+func firstHeading(page []Block) (string, bool) {
 	for _, b := range page {
 		if h, ok := b.(Heading); ok {
 			return string(h), true
@@ -65,8 +65,8 @@ func firstHeading(page Page) (string, bool) {
 	return "", false
 }
 
-func span(text string, tone Tone) string {
-	text = strings.ReplaceAll(html.EscapeString(text), "\n", "<br>")
+func span(lines []string, tone Tone) string {
+	text := strings.ReplaceAll(html.EscapeString(strings.Join(lines, "\n")), "\n", "<br>")
 	if class := toneClass(tone); class != "" {
 		return fmt.Sprintf(`<span class="%s">%s</span>`, class, text)
 	}
@@ -88,7 +88,7 @@ func htmlTable(out *bufio.Writer, t Table) {
 	for _, row := range t.Rows {
 		fmt.Fprint(out, "<tr>")
 		for i, c := range row {
-			fmt.Fprintf(out, "<td%s>%s</td>", side(i), span(c.Text, c.Tone))
+			fmt.Fprintf(out, "<td%s>%s</td>", side(i), span([]string{c.Text}, c.Tone))
 		}
 		fmt.Fprint(out, "</tr>\n")
 	}

@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
+	"sync"
 )
 
-func writeMarkdown(w io.Writer, page Page) error {
+func writeMarkdown(w io.Writer, page shown) error {
 	out := bufio.NewWriter(w)
-	for i, b := range page {
+	for i, b := range page.blocks {
 		if i > 0 {
 			fmt.Fprintln(out)
 		}
@@ -21,26 +23,40 @@ func writeMarkdown(w io.Writer, page Page) error {
 			}
 			fmt.Fprintln(out, level, escape(string(b)))
 		case Paragraph:
-			fmt.Fprintln(out, emphasise(escape(b.Text), b.Tone))
+			fmt.Fprintln(out, markdownLines(b, "  \n"))
 		case List:
 			for _, item := range b {
-				fmt.Fprintln(out, "-", strings.ReplaceAll(emphasise(escape(item.Text), item.Tone), "\n", "  \n  ")) // two blanks: a line break
+				fmt.Fprintln(out, "-", markdownLines(item, "  \n  "))
 			}
 		case Code:
-			fence := "```"
-			for strings.Contains(string(b), fence) {
-				fence += "`"
-			}
-			fmt.Fprintf(out, "%s\n%s\n%s\n", fence, strings.TrimRight(string(b), "\n"), fence)
+			fenced(out, string(b))
 		case Table:
 			markdownTable(out, b)
 		case Picture:
 			if b.Text != "" {
-				fmt.Fprintf(out, "```\n%s```\n", b.Text)
+				fenced(out, b.Text)
 			}
 		}
 	}
 	return out.Flush()
+}
+
+// markdownLines are the lines of a paragraph with line breaks between: two blanks at the end make one.
+func markdownLines(p Paragraph, between string) string {
+	lines := p.lines()
+	for i, line := range lines {
+		lines[i] = emphasise(startOfLine(escape(line)), p.Tone)
+	}
+	return strings.Join(lines, between)
+}
+
+// fenced writes text as it is, between fences that it cannot close.
+func fenced(out *bufio.Writer, text string) {
+	fence := "```"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	fmt.Fprintf(out, "%s\n%s\n%s\n", fence, strings.TrimRight(text, "\n"), fence)
 }
 
 func markdownTable(out *bufio.Writer, t Table) {
@@ -74,9 +90,19 @@ func emphasise(text string, tone Tone) string {
 
 // escape keeps text from being read as markup: what comes from logs, paths and commands must show as it is.
 func escape(text string) string {
-	return strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "<", "&lt;", "[", `\[`).Replace(text)
+	return strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "<", "&lt;", "&", "&amp;", "[", `\[`, "~~", `\~\~`, "$", `\$`).Replace(text)
 }
 
+// startOfLine keeps the beginning of a line from making it a heading, a list, a quotation, a rule or a block of code.
+func startOfLine(line string) string {
+	line = strings.TrimLeft(line, " \t")
+	return blockStart().ReplaceAllString(line, `$1\$2`)
+}
+
+var blockStart = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(\d{0,9})(#{1,6}(?:\s|$)|>|[-+](?:\s|$)|[-=]+\s*$|[-:|\s]+$|[.)](?:\s|$))`)
+})
+
 func escapeCell(text string) string {
-	return strings.NewReplacer("|", `\|`, "\n", " ").Replace(escape(text))
+	return strings.ReplaceAll(escape(text), "|", `\|`)
 }

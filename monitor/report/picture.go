@@ -134,10 +134,6 @@ func timelinePicture(d snapshot.Device, u Units) Picture {
 // timelineText is the same in one row of bars, for terminals.
 func timelineText(d snapshot.Device, u Units) string {
 	const columns = 60
-	levels := []rune(" .:-=+*#%@")
-	if u.UTF8 {
-		levels = []rune(" ▁▂▃▄▅▆▇█")
-	}
 	var row, failed [columns]rune
 	events := max(1, d.Timeline[len(d.Timeline)-1].Event)
 	var fullest [columns]int64
@@ -145,7 +141,7 @@ func timelineText(d snapshot.Device, u Units) string {
 		failed[i] = ' '
 	}
 	for _, m := range d.Timeline {
-		i := min(columns-1, m.Event*columns/events)
+		i := max(0, min(columns-1, m.Event*columns/events))
 		fullest[i] = max(fullest[i], m.AllocatedBytes)
 		if m.Failed {
 			failed[i] = '!'
@@ -156,7 +152,7 @@ func timelineText(d snapshot.Device, u Units) string {
 			bytes = fullest[i-1]
 			fullest[i] = bytes
 		}
-		row[i] = levels[int(int64(len(levels)-1)*bytes/max(d.PeakBytes, 1))]
+		row[i] = u.level(bytes, d.PeakBytes)
 	}
 	return fmt.Sprintf("%s\n%s\n0 to %s; !: an allocation failed\n", string(row[:]), string(failed[:]), u.Size(d.PeakBytes))
 }

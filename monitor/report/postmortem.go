@@ -66,7 +66,7 @@ func situations(list []oom.Situation) []Block {
 	}
 	var items List
 	for _, s := range list {
-		items = append(items, Paragraph{Text: s.Title + ": " + strings.Join(s.Evidence, "; ") + "\n-> " + s.Do})
+		items = append(items, Paragraph{Text: s.Title + ": " + strings.Join(s.Evidence, "; "), Below: []string{"-> " + s.Do}})
 	}
 	return []Block{Heading("What else shows"), items}
 }
@@ -85,9 +85,12 @@ func remedies(d oom.Diagnosis, u Units) []Block {
 	}
 	items := make(List, len(d.Remedies))
 	for i, r := range d.Remedies {
-		items[i].Text = r.ID + ": " + r.Why + "\n-> " + strings.ReplaceAll(r.How, "\n", "\n-> ")
+		items[i].Text = r.ID + ": " + r.Why
+		for how := range strings.SplitSeq(r.How, "\n") {
+			items[i].Below = append(items[i].Below, "-> "+how)
+		}
 		if r.Cost != "" {
-			items[i].Text += "\ncosts: " + r.Cost
+			items[i].Below = append(items[i].Below, "costs: "+r.Cost)
 		}
 	}
 	return append(out, items)

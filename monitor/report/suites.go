@@ -142,7 +142,7 @@ type (
 )
 
 // writeJUnit writes one suite. A warning passes, with its text as output: JUnit knows no warnings.
-func writeJUnit(w io.Writer, s Suite) error {
+func writeJUnit(w io.Writer, s shownSuite) error {
 	suite := junitSuite{Name: s.Name, Tests: len(s.Cases)}
 	for _, c := range s.Cases {
 		j := junitCase{Class: s.Name, Name: c.ID}
@@ -187,7 +187,7 @@ func (c Case) body() string {
 
 // writeGitHub writes workflow commands: failures become error annotations, warnings and waived failures warnings, skips notices. What
 // passed is one plain line each, so that the log of the job reads like the list.
-func writeGitHub(w io.Writer, s Suite) error {
+func writeGitHub(w io.Writer, s shownSuite) error {
 	for _, c := range s.Cases {
 		level := map[string]string{"FAIL": "error", "warn": "warning", "waived": "warning", "skip": "notice"}[c.word()]
 		line := fmt.Sprintf("%s %s: %s\n", c.word(), c.ID, strings.ReplaceAll(c.Detail, "\n", " "))

@@ -39,9 +39,9 @@ func (p palette) paint(text string, tone Tone) string {
 	return c.Sprint(text)
 }
 
-func writeText(w io.Writer, page Page, p palette) error {
+func writeText(w io.Writer, page shown, p palette) error {
 	out := bufio.NewWriter(w)
-	for i, b := range page {
+	for i, b := range page.blocks {
 		switch b := b.(type) {
 		case Heading:
 			if i > 0 {
@@ -49,10 +49,12 @@ func writeText(w io.Writer, page Page, p palette) error {
 			}
 			fmt.Fprintln(out, p.paint(string(b), Strong))
 		case Paragraph:
-			fmt.Fprintln(out, p.paint(b.Text, b.Tone))
+			for _, line := range b.lines() {
+				fmt.Fprintln(out, p.paint(line, b.Tone))
+			}
 		case List:
 			for _, item := range b {
-				fmt.Fprintln(out, p.paint("- "+indentAfterFirst(item.Text, "  "), item.Tone))
+				fmt.Fprintln(out, p.paint("- "+strings.Join(item.lines(), "\n  "), item.Tone))
 			}
 		case Code:
 			for line := range strings.Lines(string(b)) {
@@ -67,10 +69,6 @@ func writeText(w io.Writer, page Page, p palette) error {
 		}
 	}
 	return out.Flush()
-}
-
-func indentAfterFirst(text, indent string) string {
-	return strings.ReplaceAll(text, "\n", "\n"+indent)
 }
 
 func textTable(out *bufio.Writer, t Table, p palette) {

@@ -186,10 +186,6 @@ func (c chart) area(b *strings.Builder, x func(time.Time) float64, y func(int64)
 // text is the upper series in one row of bars, for terminals.
 func (c chart) text(first time.Time, span time.Duration, u Units) string {
 	const columns = 60
-	levels := []rune(" .:-=+*#%@")
-	if u.UTF8 {
-		levels = []rune(" ▁▂▃▄▅▆▇█")
-	}
 	column := func(at time.Time) int {
 		return min(columns-1, max(0, int(float64(columns)*float64(at.Sub(first))/float64(span))))
 	}
@@ -208,7 +204,7 @@ func (c chart) text(first time.Time, span time.Duration, u Units) string {
 			bytes = before
 		}
 		before = bytes
-		row[i] = levels[min(int64(len(levels)-1), int64(len(levels)-1)*bytes/max(c.top, 1))]
+		row[i] = u.level(bytes, c.top)
 	}
 	if !c.mark.IsZero() {
 		row[column(c.mark)] = '!'

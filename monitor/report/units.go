@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // Units chooses how bytes are written: binary (GiB, as PyTorch and nvidia-smi do) or, with SI, decimal (GB).
@@ -70,18 +71,33 @@ func (u Units) bar(part, whole int64) string {
 	if whole <= 0 || part <= 0 {
 		return ""
 	}
-	n := int(float64(part)/float64(whole)*barWidth + 0.5)
+	n := int(min(1, float64(part)/float64(whole))*barWidth + 0.5)
 	if u.UTF8 {
 		return strings.Repeat("█", n)
 	}
 	return strings.Repeat("#", n)
 }
 
-// ShellWords writes a command so that a shell reads the same words again.
+// level is how full part of whole is, as one character.
+func (u Units) level(part, whole int64) rune {
+	levels := []rune(" .:-=+*#%@")
+	if u.UTF8 {
+		levels = []rune(" ▁▂▃▄▅▆▇█")
+	}
+	full := float64(part) / float64(max(whole, 1))
+	return levels[int(float64(len(levels)-1)*min(1, max(0, full)))]
+}
+
+// ShellWords writes a command so that a shell reads the same words again; what is unprintable stands as an escape in $'...', which bash and
+// zsh read.
 func ShellWords(argv []string) string {
 	words := make([]string, len(argv))
 	for i, a := range argv {
 		words[i] = a
+		if strings.ContainsFunc(a, unprintable) || !utf8.ValidString(a) {
+			words[i] = "$'" + escaped(strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(a), "") + "'"
+			continue
+		}
 		if a == "" || strings.ContainsFunc(a, func(r rune) bool { return !strings.ContainsRune(shellSafe, r) }) {
 			words[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 		}
