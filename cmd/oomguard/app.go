@@ -35,7 +35,10 @@ func run(env environment) int {
 		env.args = append([]string{"run", "--"}, env.args...)
 	}
 	app := newApp(env)
-	err := app.RunContext(context.Background(), append([]string{"oomguard"}, joinBools(app.Commands, env.args)...))
+	args, err := arrange(app.Commands, env.args)
+	if err == nil {
+		err = app.RunContext(context.Background(), append([]string{"oomguard"}, args...))
+	}
 	var quiet status
 	if err != nil && !errors.As(err, &quiet) {
 		env.say("%s", monitor.NewScrubber(env.environ, env.args).Text(err.Error()))
@@ -69,6 +72,7 @@ func newApp(env environment) *cli.App {
 	for _, c := range app.Commands {
 		c.OnUsageError = onUsageError
 		c.HideHelpCommand = true // its words "help" and "h" are those of the wrapped command
+		c.Before = func(c *cli.Context) error { return errors.Join(checkJobFlags(c), warnMisplaced(env, c)) }
 	}
 	return app
 }

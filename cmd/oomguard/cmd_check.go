@@ -12,7 +12,7 @@ import (
 	"oomguard/monitor"
 	"oomguard/monitor/report"
 	"oomguard/preflight"
-	"oomguard/preflight/job"
+	"oomguard/preflight/estimate"
 )
 
 const explainSchema = "oomguard.explain/v1"
@@ -92,29 +92,35 @@ func explainCommand(env environment) *cli.Command {
 		Usage:       "what was understood of a command, each setting with where it comes from",
 		UsageText:   "oomguard explain [flags] -- CMD...",
 		Description: "Exit status: 0, 2 wrong usage or unreadable input, 1 oomguard failed.",
-		Flags:       join(jobFlags(), outputFlags(env)),
+		Flags:       join(jobFlags(), hardwareFlags(), outputFlags(env)),
 		Action: func(c *cli.Context) error {
-			out, err := newOutput(c, env, env.stdout)
-			if err != nil {
-				return err
-			}
-			if !c.Args().Present() {
-				return usagef("explain needs a command: oomguard explain [flags] -- torchrun ...")
-			}
-			fetch, err := modelFetcher(c.Context, env, c)
-			if err != nil {
-				return err
-			}
-			j := job.Read(job.Sources{
-				Argv: c.Args().Slice(), Flags: givenJobFlags(c), Getenv: env.getenv, Dir: env.dir, GPUs: -1, FetchModel: fetch,
-			})
-			command := monitor.NewScrubber(env.environ, j.Argv).Args(j.Argv)
-			doc := report.Explain{Schema: explainSchema, Command: command, Job: j, Versions: j.Versions, Problems: problems(j)}
-			if err := out.write(doc); err != nil {
-				return err
-			}
-			noteFaults(nil, nil, j.Faults, env.say)
-			return nil
+			return explainAction(c.Context, env, c)
 		},
 	}
+}
+
+func explainAction(ctx context.Context, env environment, c *cli.Context) error {
+	out, err := newOutput(c, env, env.stdout)
+	if err != nil {
+		return err
+	}
+	if !c.Args().Present() {
+		return usagef("explain needs a command: oomguard explain [flags] -- torchrun ...")
+	}
+	p, err := prepareHere(ctx, env, c, false)
+	if err != nil {
+		return err
+	}
+	j := p.job
+	doc := report.Explain{
+		Schema: explainSchema, Command: monitor.NewScrubber(env.environ, j.Argv).Args(j.Argv), Job: j, Versions: j.Versions, Problems: problems(j),
+	}
+	if h := p.hardware; h.Kind != "" {
+		doc.Hardware = &estimate.GPUSize{Name: h.Name, Kind: h.Kind, Count: h.Count, TotalBytes: h.TotalBytes, Origin: h.Origin}
+	}
+	if err := out.write(doc); err != nil {
+		return err
+	}
+	noteFaults(nil, nil, p.faults, env.say)
+	return nil
 }

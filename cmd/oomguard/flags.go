@@ -42,42 +42,6 @@ func jobFlags() []cli.Flag {
 // boolWords are the values of a key that is a flag without a value.
 func boolWords() []string { return []string{"true", "false"} }
 
-// joinBools makes --packing=true of --packing true among our own flags, as every other key takes its value; otherwise true would be the command.
-// The wrapped command begins behind -- or with the first word that is neither a flag nor a flag's value, and is left as it is.
-func joinBools(commands []*cli.Command, args []string) []string {
-	bare := map[string]bool{} // our flags; true: without a value
-	for _, c := range commands {
-		if len(args) == 0 || c.Name != args[0] {
-			continue
-		}
-		for _, f := range c.Flags {
-			_, isBool := f.(*cli.BoolFlag)
-			for _, name := range f.Names() {
-				bare[name] = isBool
-			}
-		}
-	}
-	var joined []string
-	for i := 0; i < len(args); i++ {
-		word := args[i]
-		name, attached := strings.TrimLeft(word, "-"), strings.Contains(word, "=")
-		isBare, ours := bare[name]
-		switch {
-		case i > 0 && (word == "--" || !strings.HasPrefix(word, "-")):
-			return append(joined, args[i:]...)
-		case attached || !ours || i+1 == len(args):
-		case !isBare:
-			joined, i = append(joined, word), i+1
-			word = args[i]
-		case slices.Contains(boolWords(), args[i+1]) && slices.ContainsFunc(job.Keys(), func(k job.Key) bool { return k.Flag == name }):
-			i++
-			word += "=" + args[i]
-		}
-		joined = append(joined, word)
-	}
-	return joined
-}
-
 // givenJobFlags are those of jobFlags that were typed.
 func givenJobFlags(c *cli.Context) map[string]string {
 	given := map[string]string{}

@@ -17,6 +17,9 @@ func memoryUnits() map[string]int64 {
 	}
 }
 
+// leastBytes is the smallest amount that is meant without a unit: 1 MiB.
+const leastBytes = 1 << 20
+
 // ParseMemory reads an amount of memory: 48GiB (2^30), 80GB (10^9), 81559MiB, 79.1 GiB, or plain bytes; letter case does not matter.
 // The error says what was read and what is accepted; zero, negative and larger than 2^63-1 bytes are errors.
 func ParseMemory(text string) (int64, error) {
@@ -30,7 +33,11 @@ func ParseMemory(text string) (int64, error) {
 	if !known {
 		return 0, fmt.Errorf("%q is not an amount of memory: write it like 48GiB (2^30 bytes), 80GB (10^9 bytes) or 81559MiB", text)
 	}
-	return scale(text, number, unit)
+	bytes, err := scale(text, number, unit)
+	if err == nil && suffix == "" && bytes < leastBytes {
+		return 0, fmt.Errorf("%q is an amount of memory only with its unit: write %sGiB or %sMiB", text, number, number)
+	}
+	return bytes, err
 }
 
 func scale(text, number string, unit int64) (int64, error) {

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 
+	"oomguard/preflight/estimate"
 	"oomguard/preflight/job"
 )
 
@@ -12,11 +13,13 @@ type Explain struct {
 	Command  []string          `json:"command"`
 	Job      *job.Job          `json:"job"`
 	Versions map[string]string `json:"versions"`
+	// Hardware is what the job is judged for; null: not known.
+	Hardware *estimate.GPUSize `json:"hardware"`
 	Problems []string          `json:"problems"`
 }
 
 // Page lists the settings in the order of the job.
-func (d Explain) Page(Units) Page {
+func (d Explain) Page(u Units) Page {
 	t := Table{Columns: []Column{{"setting", false}, {"value", false}, {"where it comes from", false}}}
 	for _, s := range d.Job.Settings() {
 		row := cells(s.Key, s.Value, s.Origin)
@@ -26,6 +29,13 @@ func (d Explain) Page(Units) Page {
 		t.Rows = append(t.Rows, row)
 	}
 	page := Page{Heading("What was understood"), t}
+	if h := d.Hardware; h != nil {
+		text := fmt.Sprintf("hardware: %s with %s (%s)", h.Name, u.Size(h.TotalBytes), h.Origin)
+		if h.Count > 1 {
+			text = fmt.Sprintf("hardware: %d x %s with %s each (%s)", h.Count, h.Name, u.Size(h.TotalBytes), h.Origin)
+		}
+		page = append(page, Paragraph{Text: text})
+	}
 	if a := d.Job.Architecture; a != nil && len(a.Assumptions) > 0 {
 		items := make(List, len(a.Assumptions))
 		for i, text := range a.Assumptions {

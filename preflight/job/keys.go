@@ -1,6 +1,7 @@
 package job
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -278,6 +279,13 @@ func (k Key) allows(text string) bool {
 		return true
 	}
 	return slices.Contains(k.Values, text)
+}
+
+// CheckFlags judges the values of oomguard's flags by themselves; its errors are those that Read would record.
+func CheckFlags(flags map[string]string) error {
+	r := &reader{src: Sources{Flags: flags}, job: &Job{}, versions: map[string]string{}}
+	r.readOwnFlags()
+	return errors.Join(r.job.Problems...)
 }
 
 // readOwnFlags reads oomguard's flags, the strongest source.
