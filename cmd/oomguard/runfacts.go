@@ -179,11 +179,15 @@ func priced(d *oom.Diagnosis, doc *report.Run) {
 	if doc.Estimate == nil || doc.Estimate.Open() || doc.EstimateInput == nil || !aboutDevice(d) {
 		return
 	}
-	offers, err := plan.RemediesAt(*doc.EstimateInput, estimate.Stage(d.Stage))
+	in := whereItDied(*doc.EstimateInput, d)
+	offers, err := plan.RemediesAt(in, estimate.Stage(d.Stage))
 	if err != nil {
 		doc.Missing = append(doc.Missing, "what the remedies would save: "+err.Error())
 		return
 	}
+	now, err := estimate.Run(in)
+	// It was said to fit and has not: what the estimate lacks is not known, and with it what would fit.
+	refuted := err == nil && now.Fits != nil && *now.Fits
 	byID := map[string]plan.Remedy{}
 	for _, o := range offers {
 		byID[o.ID] = o
@@ -194,6 +198,9 @@ func priced(d *oom.Diagnosis, doc *report.Run) {
 		switch {
 		case ok:
 			r.SavesBytes, r.NewDeviceBytes, r.Fits = &offer.SavesBytes, &offer.NewDeviceBytes, offer.Fits
+			if refuted && offer.Fits != nil && *offer.Fits {
+				r.Fits = nil
+			}
 			r.How = offer.How + "\n" + r.How
 		case slices.Contains(plan.IDs(), r.ID):
 			continue // it is on already, or would not lower this peak
@@ -201,7 +208,7 @@ func priced(d *oom.Diagnosis, doc *report.Run) {
 		kept = append(kept, r)
 	}
 	d.Remedies = kept
-	c, err := plan.Combine(*doc.EstimateInput)
+	c, err := plan.Combine(in)
 	if err != nil {
 		doc.Missing = append(doc.Missing, "which remedies fit together: "+err.Error())
 		return
@@ -209,6 +216,16 @@ func priced(d *oom.Diagnosis, doc *report.Run) {
 	if c != nil {
 		d.Combination = &oom.Combination{IDs: c.IDs, How: c.How, DeviceBytes: c.DeviceBytes, TotalBytes: c.TotalBytes, Fits: c.Fits}
 	}
+}
+
+// whereItDied is the estimate's question for the device that ran out of memory, which is not always the one that was declared, or seen.
+func whereItDied(in estimate.Input, d *oom.Diagnosis) estimate.Input {
+	for _, m := range d.OOMs {
+		if m.TotalBytes > 0 && (in.Hardware.TotalBytes <= 0 || m.TotalBytes < in.Hardware.TotalBytes) {
+			in.Hardware.TotalBytes = m.TotalBytes
+		}
+	}
+	return in
 }
 
 // aboutDevice: a job that is made smaller cures a shortage on the GPU, not one of the host or of nothing.

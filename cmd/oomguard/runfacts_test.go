@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -174,5 +175,55 @@ func TestPostmortemOfAPartialEstimate(t *testing.T) {
 	}
 	if f := runFacts(&doc, &doc.Recording.Ranks[0]); f.Predicted != nil || f.PartsStage != "" {
 		t.Errorf("predicted %v, parts of %q", f.Predicted, f.PartsStage)
+	}
+}
+
+// TestFitsWhereItDied: a remedy is said to fit only where its sum is below the memory of the device that ran out, with headroom, and not at
+// all where the estimate had said that the job fits there: it was wrong by what is not known.
+func TestFitsWhereItDied(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		total, died int64 // of the estimate's hardware, of the message
+		kind        string
+		fits        []string // the answers that are allowed
+		combined    bool
+	}{
+		{"the same GPU", 24 * gib, 24 * gib, "cuda", []string{"yes", "no"}, true},
+		{"a smaller GPU than was declared", 1000 * gib, 24 * gib, "cuda", []string{"yes", "no"}, true},
+		{"host memory, and a message about a GPU", 1000 * gib, 24 * gib, "cpu", []string{"yes", "no"}, true},
+		{"a GPU on which it was said to fit", 1000 * gib, 1000 * gib, "cuda", []string{"unknown"}, false},
+		{"a larger GPU than was declared", 24 * gib, 1000 * gib, "cuda", []string{"yes", "no"}, true},
+		{"nothing fits", 24 * gib, gib, "cuda", []string{"no"}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := anInput(t, tt.total, nil)
+			in.Hardware.Kind = tt.kind
+			doc := diedInBackward(t, in)
+			e := doc.Recording.Ranks[0].Exception
+			whole, below := fmt.Sprintf("%d.00", tt.died/gib), tt.died/gib-1
+			e.Traceback = strings.NewReplacer("24.00", whole, "23.89", fmt.Sprintf("%d.89", below), "22.12", fmt.Sprintf("%d.12", below)).Replace(e.Traceback)
+			explainDeath(&doc, doc.Recording.Output())
+			limit := float64(min(tt.total, tt.died)) * (1 - in.Options.HeadroomPercent/100)
+			priced := 0
+			for _, r := range doc.Postmortem.Remedies {
+				if r.NewDeviceBytes == nil {
+					continue
+				}
+				priced++
+				said := "unknown"
+				if r.Fits != nil {
+					said = map[bool]string{true: "yes", false: "no"}[*r.Fits]
+				}
+				if !slices.Contains(tt.fits, said) || said == "yes" && float64(*r.NewDeviceBytes) > limit {
+					t.Errorf("%s needs %d of %d: fits %s", r.ID, *r.NewDeviceBytes, min(tt.total, tt.died), said)
+				}
+				if *r.NewDeviceBytes > doc.Estimate.PerGPU.DeviceBytes {
+					t.Errorf("%s is offered and makes %d of %d", r.ID, *r.NewDeviceBytes, doc.Estimate.PerGPU.DeviceBytes)
+				}
+			}
+			if c := doc.Postmortem.Combination; priced == 0 || (c != nil) != tt.combined || c != nil && c.Fits && float64(c.DeviceBytes) > limit {
+				t.Errorf("%d priced, together %+v", priced, c)
+			}
+		})
 	}
 }

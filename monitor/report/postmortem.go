@@ -142,7 +142,7 @@ func remedyTable(remedies []oom.Remedy, u Units) Table {
 		largest = max(largest, orZero(r.SavesBytes), orZero(r.NewDeviceBytes))
 	}
 	unit := u.For(largest)
-	t := Table{Columns: []Column{{"remedy", false}, {"saves " + unit.Name, true}, {"GPU then needs", true}, {"fits alone", false}}}
+	t := Table{Columns: []Column{{"remedy", false}, {"saves " + unit.Name, true}, {"then needs", true}, {"fits alone", false}}}
 	for _, r := range remedies {
 		row := cells(r.ID, optional(r.SavesBytes, unit), optional(r.NewDeviceBytes, unit), "-")
 		switch {
@@ -150,6 +150,8 @@ func remedyTable(remedies []oom.Remedy, u Units) Table {
 			row[3] = Cell{Text: "yes", Tone: Good}
 		case r.Fits != nil:
 			row[3].Text = "no"
+		case r.NewDeviceBytes != nil:
+			row[3].Text = "unknown"
 		}
 		t.Rows = append(t.Rows, row)
 	}

@@ -38,6 +38,7 @@ type situation struct {
 	in    estimate.Input
 	stage estimate.Stage // whose memory is to be lowered; "" for the peak of all stages
 	now   int64          // what it takes
+	whole int64          // what the peak of all takes
 	peak  estimate.Components
 }
 
@@ -65,7 +66,7 @@ func IDs() []string {
 }
 
 // Remedies lists what lowers the peak, cheapest first. Each is the estimator's answer for the job with that one change, so a
-// change that shrinks something which is not alive at the peak saves nothing. Such a change, and one that is already on or cannot
+// change that shrinks something which is not alive at the peak saves nothing. Such a change, one that raises another peak above it, and one that is already on or cannot
 // be made, is left out: advice that does not help would be tried first.
 func Remedies(in estimate.Input) ([]Remedy, error) { return RemediesAt(in, "") }
 
@@ -78,6 +79,7 @@ func RemediesAt(in estimate.Input, stage estimate.Stage) ([]Remedy, error) {
 	}
 	s := situation{in: in, stage: stage}
 	s.now, s.peak = s.need(now)
+	s.whole = now.PerGPU.DeviceBytes
 	var out []Remedy
 	for _, c := range candidates {
 		if r, ok := s.try(c); ok {
@@ -110,7 +112,7 @@ func (s situation) try(c candidate) (Remedy, bool) {
 		}
 		need, _ := s.need(e)
 		saves := s.now - need
-		if saves <= 0 || found && saves <= best.SavesBytes {
+		if saves <= 0 || e.PerGPU.DeviceBytes > s.whole || found && saves <= best.SavesBytes {
 			continue
 		}
 		best = Remedy{ID: c.id, Why: c.why, How: ch.how, SavesBytes: saves, NewDeviceBytes: e.PerGPU.DeviceBytes, Fits: e.Fits}
