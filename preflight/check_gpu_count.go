@@ -48,10 +48,7 @@ func judgeGPUCount(f Facts, _ checklists.Params) checklists.Verdict {
 func (f Facts) visibleGPUs() (n int, where string, known bool) {
 	switch {
 	case f.elsewhere():
-		if f.Estimate == nil || f.Estimate.GPU.Count == 0 {
-			return 0, "", false
-		}
-		return f.Estimate.GPU.Count, "GPUs by " + f.Declared, true
+		return f.DeclaredGPUs, "GPUs by " + f.Declared, f.DeclaredGPUs > 0
 	case len(f.Devices) > 0:
 		return len(visible(f.Env, f.Devices).devices), "visible GPUs", true
 	}

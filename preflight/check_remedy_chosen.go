@@ -28,14 +28,14 @@ func judgeRemedyChosen(f Facts, with checklists.Params) checklists.Verdict {
 	total := f.Estimate.GPU.TotalBytes
 	used, _ := f.decisive(need)
 	if free := percentFree(total, used); free >= need {
-		return passed(fmt.Sprintf("none is needed: %.1f %% of the GPU stay free", free))
+		return passed(fmt.Sprintf("none is needed: %.1f %% of %s stay free", free, f.device()))
 	}
 	short := fmt.Sprintf("%s at the peak, and %.0f %% are needed", f.left(total, used), need)
 	if f.Estimate.Open() {
 		return warned(short+"; "+f.Estimate.Lacks(), "make what is counted smaller (oomguard plan), and give "+f.Estimate.Give())
 	}
 	if len(f.Remedies) == 0 {
-		return warned(short+", and no single setting makes this job smaller", "take a GPU with more memory, more GPUs, or a smaller model")
+		return warned(short+", and no single setting makes this job smaller", f.moreMemory())
 	}
 	largest := f.Estimate.Bottleneck
 	for _, r := range f.Remedies {
@@ -49,8 +49,8 @@ func judgeRemedyChosen(f Facts, with checklists.Params) checklists.Verdict {
 		return warned(fmt.Sprintf("%s; no setting is made for %s, and the cheapest of the others, %s, saves %s", short, largest, next.ID,
 			f.bytes(next.SavesBytes)), next.How+"; oomguard plan shows all remedies")
 	}
-	return passed(fmt.Sprintf("what helps against %s is on already, but %s; the cheapest of the others, %s, saves %s",
-		largest, short, next.ID, f.bytes(next.SavesBytes)))
+	return warned(fmt.Sprintf("what helps against %s is on already, but %s; the cheapest of the others, %s, saves %s",
+		largest, short, next.ID, f.bytes(next.SavesBytes)), next.How+"; oomguard plan shows all remedies")
 }
 
 // remediesOf names the planner's remedies that aim at one component. Others, such as a smaller batch, act on several.

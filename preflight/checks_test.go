@@ -297,3 +297,42 @@ func TestRefusedOutcomeText(t *testing.T) {
 		t.Errorf("text changed (go test ./preflight -run Refused -update writes it anew); got:\n%s", b.String())
 	}
 }
+
+// TestVerdictsAgree: where headroom fails, no other check of the same estimate is content, and on a machine without a GPU none speaks of one.
+func TestVerdictsAgree(t *testing.T) {
+	list, err := checklists.Load("pretraining", os.ReadFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	about := []string{"total-estimated", "bottleneck-known", "remedy-chosen", "headroom-kept", "headroom"}
+	for _, component := range append(estimate.ComponentNames(), "") {
+		for _, remedies := range [][]plan.Remedy{nil, {{ID: "offload", How: "x"}}, {{ID: "checkpointing", How: "x"}, {ID: "sharding"}}} {
+			for _, need := range []int64{40 * gib, 70 * gib, 75 * gib, 79 * gib, 100 * gib} {
+				for _, least := range []float64{0, 5, 30} {
+					for name, kind := range map[string]func(*Facts){"GPU": func(*Facts) {}, "CPU": onCPU} {
+						f := healthy()
+						needBytes(need)(&f)
+						kind(&f)
+						f.Estimate.Bottleneck, f.Remedies, f.HeadroomPercent = component, remedies, least
+						o, err := checklists.Run(list, Checks(), f, checklists.Policy{})
+						if err != nil {
+							t.Fatal(err)
+						}
+						status := map[string]checklists.Status{}
+						for _, r := range o.Results {
+							status[r.ID] = r.Status
+							if name == "CPU" && slices.Contains(about, r.ID) && strings.Contains(r.Detail+r.Remedy, "GPU") {
+								t.Errorf("without a GPU %s says %q, %q", r.ID, r.Detail, r.Remedy)
+							}
+						}
+						for _, id := range []string{"remedy-chosen", "headroom-kept"} {
+							if status["headroom"] == checklists.Fail && status[id] == checklists.Pass {
+								t.Errorf("%s of %s, %d bytes, %g %%: headroom fails and %s passes", component, name, need, least, id)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}

@@ -40,6 +40,8 @@ type Facts struct {
 
 	// Declared is how the user described the GPU ("flag --gpu 8xH100-80GB"); "" when this machine's GPUs are meant.
 	Declared string
+	// DeclaredGPUs is how many of them a node has; 0: not said.
+	DeclaredGPUs int
 	Devices  []Device
 	// DevicesErr says why Devices is empty; DriverFault that a driver is there and broken, rather than absent.
 	DevicesErr  error
@@ -129,6 +131,22 @@ func (f Facts) elsewhere() bool { return f.Mode == ModeCheck && f.Declared != ""
 
 // onCPU: the estimate is about host memory.
 func (f Facts) onCPU() bool { return f.Estimate != nil && f.Estimate.GPU.Kind == "cpu" }
+
+// device is whose memory the estimate is about, in words.
+func (f Facts) device() string {
+	if f.onCPU() {
+		return "the host memory for a rank"
+	}
+	return "the GPU"
+}
+
+// moreMemory is what is left to do where no setting helps.
+func (f Facts) moreMemory() string {
+	if f.onCPU() {
+		return "take a machine with more memory, fewer processes, or a smaller model"
+	}
+	return "take a GPU with more memory, more GPUs, or a smaller model"
+}
 
 // processes is the number of ranks on this node.
 func (f Facts) processes() (int, bool) {

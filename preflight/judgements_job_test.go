@@ -47,7 +47,7 @@ func onCPU(f *Facts) { noDevice(f); f.Estimate.GPU.Kind = "cpu" }
 func declared(f *Facts) {
 	noDevice(f)
 	f.Mode, f.Declared = ModeCheck, "flag --gpu 8xH100-80GB"
-	f.Estimate.GPU.Count = 8
+	f.DeclaredGPUs = 8
 }
 func unknownGPU(f *Facts) { f.Estimate.GPU.TotalBytes = 0 }
 
@@ -88,7 +88,7 @@ func jobJudgements() []judgement {
 		{"remedy-chosen", "left", bottleneck("activations"), warn,
 			[]string{"2.00 GiB (2.5 %) free at the peak", "activations (25.00 GiB) checkpointing is left, which saves 9.00 GiB", "turn on checkpointing", "oomguard plan"}},
 		{"remedy-chosen", "second of two", bottleneck("parameters"), warn, []string{"lora is left"}},
-		{"remedy-chosen", "on already", bottleneck("gradients"), pass, []string{"against gradients is on already", "grad-accum, saves 5.00 GiB"}},
+		{"remedy-chosen", "on already", bottleneck("gradients"), warn, []string{"against gradients is on already", "grad-accum, saves 5.00 GiB"}},
 		{"remedy-chosen", "none for this part", bottleneck("context"), warn, []string{"no setting is made for context", "smaller batch"}},
 		{"remedy-chosen", "nothing helps", both(bottleneck("activations"), func(f *Facts) { f.Remedies = nil }), warn, []string{"no single setting", "more GPUs"}},
 		{"remedy-chosen", "unknown GPU", unknownGPU, skip, []string{"--gpu"}},

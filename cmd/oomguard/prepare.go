@@ -275,7 +275,7 @@ func openDevices(env environment, c *cli.Context) (gpu.Source, error) {
 func (p *prepared) facts(env environment, c *cli.Context, root string, mode preflight.Mode) preflight.Facts {
 	f := preflight.Facts{
 		Mode: mode, Units: preflight.IEC,
-		Job: p.job, Estimate: p.estimate, EstimateErr: p.estimateErr, Declared: p.declared,
+		Job: p.job, Estimate: p.estimate, EstimateErr: p.estimateErr, Declared: p.declared, DeclaredGPUs: p.hardware.Count,
 		DevicesErr: p.devicesErr, DriverFault: p.devicesErr != nil && !errors.Is(p.devicesErr, gpu.ErrNoDriver) && !errors.Is(p.devicesErr, errNotAsked),
 	}
 	p.part("looking at earlier runs", func() { f.History = history(root) })

@@ -91,7 +91,7 @@ func compareAnswers(t *testing.T, dir, flag string, given []string) {
 		jobs, whole := map[string]string{}, ""
 		for name, more := range answering() {
 			var all string
-			jobs[name], all = answer(t, dir, slices.Concat([]string{name, "--format", "json"}, more, args, []string{"--", "torchrun", "--nproc-per-node=gpu", "train.py"}))
+			jobs[name], all = answerOf(t, dir, slices.Concat([]string{name, "--format", "json"}, more, args, []string{"--", "torchrun", "--nproc-per-node=gpu", "train.py"}))
 			if name == "explain" {
 				whole = all
 			}
@@ -106,7 +106,7 @@ func compareAnswers(t *testing.T, dir, flag string, given []string) {
 	if understood[0] == "" {
 		t.Errorf("--%s %s is not understood", flag, given[0])
 	}
-	_, without := answer(t, dir, []string{"explain", "--format", "json", "--model", "small", "--", "torchrun", "--nproc-per-node=gpu", "train.py"})
+	_, without := answerOf(t, dir, []string{"explain", "--format", "json", "--model", "small", "--", "torchrun", "--nproc-per-node=gpu", "train.py"})
 	if understood[0] == understood[1] && understood[0] == without {
 		t.Errorf("--%s changes nothing", flag)
 	}
@@ -122,8 +122,8 @@ func difference(a, b string) string {
 	return fmt.Sprintf("%q and %q", part(a), part(b))
 }
 
-// answer is the job that a command's JSON shows, "" when it shows none, and the whole of it.
-func answer(t *testing.T, dir string, args []string) (shown, whole string) {
+// answerOf is the job that a command's JSON shows, "" when it shows none, and the whole of it.
+func answerOf(t *testing.T, dir string, args []string) (shown, whole string) {
 	t.Helper()
 	read, write, err := os.Pipe()
 	if err != nil {
