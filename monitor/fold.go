@@ -82,6 +82,9 @@ func (rec *Recording) addUnprobed(procs []procSample) {
 
 // finish sorts the ranks and sums up: the last attempt's worst rank of each stage.
 func (rec *Recording) finish() {
+	// An empty list is written as one.
+	rec.Ranks, rec.Devices = append([]Rank{}, rec.Ranks...), append([]DeviceRecord{}, rec.Devices...)
+	rec.Stages, rec.Missing = append([]StagePeak{}, rec.Stages...), append([]string{}, rec.Missing...)
 	sort.SliceStable(rec.Ranks, func(i, j int) bool {
 		a, b := rec.Ranks[i], rec.Ranks[j]
 		if a.Attempt != b.Attempt {

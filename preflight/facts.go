@@ -4,6 +4,8 @@
 package preflight
 
 import (
+	"cmp"
+	"encoding/json"
 	"time"
 
 	"oomguard/checklists"
@@ -42,7 +44,7 @@ type Facts struct {
 	Declared string
 	// DeclaredGPUs is how many of them a node has; 0: not said.
 	DeclaredGPUs int
-	Devices  []Device
+	Devices      []Device
 	// DevicesErr says why Devices is empty; DriverFault that a driver is there and broken, rather than absent.
 	DevicesErr  error
 	DriverFault bool
@@ -104,21 +106,42 @@ type Folder struct {
 	Err       error  // why nothing can be written there
 }
 
+// SummarySchema names the document of one recorded run in few words, as later runs read it.
+const SummarySchema = "oomguard.summary/v1"
+
 // Earlier is one recorded run.
 type Earlier struct {
-	Run       string // its name in the run folder
-	When      time.Time
-	JobKey    string // JobKey and RemedyKey of its job
-	RemedyKey string
-	Model     string // the job's model as given; "" unknown
+	Schema    string    `json:"schema"`
+	Run       string    `json:"run"` // its name in the run folder
+	When      time.Time `json:"when"`
+	JobKey    string    `json:"job_key"` // JobKey and RemedyKey of its job
+	RemedyKey string    `json:"remedy_key"`
+	Model     string    `json:"model"` // the job's model as given; "" unknown
 	// Measured: its stages were measured, not only its devices sampled.
-	Measured   bool
-	PeakBytes  int64  // highest device memory of a rank; 0 unknown
-	Bottleneck string // largest component or stage measured; "" unknown
-	Outcome    string // OutcomeOK, or in a word how it ended
+	Measured   bool   `json:"measured"`
+	PeakBytes  int64  `json:"peak_bytes"` // highest device memory of a rank; 0 unknown
+	Bottleneck string `json:"bottleneck"` // largest component or stage measured; "" unknown
+	Outcome    string `json:"outcome"`    // OutcomeOK, or in a word how it ended
 	// Small: a demo-size run or one of few steps. Tokens is micro-batch times sequence length; 0 unknown.
-	Small  bool
-	Tokens int64
+	Small  bool  `json:"small"`
+	Tokens int64 `json:"tokens"`
+}
+
+// UnmarshalJSON also reads summaries without a schema, whose names of two words are JobKey, RemedyKey and PeakBytes.
+func (e *Earlier) UnmarshalJSON(data []byte) error {
+	type plain Earlier
+	file := struct {
+		*plain
+		OldJobKey    string `json:"JobKey"`
+		OldRemedyKey string `json:"RemedyKey"`
+		OldPeakBytes int64  `json:"PeakBytes"`
+	}{plain: (*plain)(e)}
+	if err := json.Unmarshal(data, &file); err != nil {
+		return err
+	}
+	e.JobKey, e.RemedyKey = cmp.Or(e.JobKey, file.OldJobKey), cmp.Or(e.RemedyKey, file.OldRemedyKey)
+	e.PeakBytes = cmp.Or(e.PeakBytes, file.OldPeakBytes)
+	return nil
 }
 
 // OutcomeOK is the Outcome of a run whose command ended with status 0.

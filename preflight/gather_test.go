@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -176,4 +177,30 @@ func FuzzVisible(f *testing.F) {
 			t.Errorf("%q hides every GPU of an unknown machine and nothing says so", value)
 		}
 	})
+}
+
+// TestSummaries: a summary is read as it was written, also one of the time when its names were those of Go.
+func TestSummaries(t *testing.T) {
+	want := Earlier{Run: "r1", JobKey: "j", RemedyKey: "k", Model: "m", Measured: true, PeakBytes: 7, Bottleneck: "logits", Outcome: OutcomeOK, Small: true, Tokens: 9}
+	for name, text := range map[string]string{
+		"new": `{"schema":"oomguard.summary/v1","run":"r1","job_key":"j","remedy_key":"k","model":"m","measured":true,"peak_bytes":7,"bottleneck":"logits","outcome":"ok","small":true,"tokens":9}`,
+		"old": `{"Run":"r1","JobKey":"j","RemedyKey":"k","Model":"m","Measured":true,"PeakBytes":7,"Bottleneck":"logits","Outcome":"ok","Small":true,"Tokens":9}`,
+	} {
+		var got Earlier
+		if err := json.Unmarshal([]byte(text), &got); err != nil {
+			t.Fatal(err)
+		}
+		got.Schema = ""
+		if got != want {
+			t.Errorf("%s: %+v", name, got)
+		}
+		again, err := json.Marshal(got)
+		if err != nil || strings.Contains(string(again), "JobKey") {
+			t.Errorf("%s, %v", again, err)
+		}
+	}
+	var e Earlier
+	if err := json.Unmarshal([]byte(`{"run": 7}`), &e); err == nil {
+		t.Error("a number is taken for a name")
+	}
 }

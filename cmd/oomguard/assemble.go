@@ -259,7 +259,7 @@ func writeRun(store *monitor.Store, doc report.Run) error {
 
 func earlier(doc report.Run) preflight.Earlier {
 	e := preflight.Earlier{
-		Run: doc.ID, When: doc.Started, JobKey: doc.JobKey, RemedyKey: doc.RemedyKey, Bottleneck: doc.Bottleneck, Outcome: "unknown",
+		Schema: preflight.SummarySchema, Run: doc.ID, When: doc.Started, JobKey: doc.JobKey, RemedyKey: doc.RemedyKey, Bottleneck: doc.Bottleneck, Outcome: "unknown",
 	}
 	switch {
 	case doc.Refused:

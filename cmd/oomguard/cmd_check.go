@@ -24,7 +24,7 @@ func checkCommand(env environment) *cli.Command {
 		UsageText: "oomguard check [flags] [-- CMD...]",
 		Description: "Exit status: 0 it passes, 3 a check failed (--fail-on warn: or warned), 4 no answer: whether the job fits is not known\n" +
 			"(only with --require-answer, which the checklist ci sets), 2 wrong usage or unreadable input, 1 oomguard failed.",
-		Flags: join(jobFlags(), hardwareFlags(), modelFlags(), checkFlags(), outputFlags(env), []cli.Flag{dirFlag(env), requireAnswerFlag()}),
+		Flags: join(jobFlags(), hardwareFlags(), modelFlags(), checkFlags(), outputFlags(report.Checks{}), []cli.Flag{dirFlag(env), requireAnswerFlag()}),
 		Action: func(c *cli.Context) error {
 			return checkAction(c.Context, env, c)
 		},
@@ -92,7 +92,7 @@ func explainCommand(env environment) *cli.Command {
 		Usage:       "what was understood of a command, each setting with where it comes from",
 		UsageText:   "oomguard explain [flags] -- CMD...",
 		Description: "Exit status: 0, 2 wrong usage or unreadable input, 1 oomguard failed.",
-		Flags:       join(jobFlags(), hardwareFlags(), outputFlags(env)),
+		Flags:       join(jobFlags(), hardwareFlags(), outputFlags(report.Explain{})),
 		Action: func(c *cli.Context) error {
 			return explainAction(c.Context, env, c)
 		},

@@ -18,7 +18,7 @@ func estimateCommand(env environment) *cli.Command {
 		UsageText: "oomguard estimate [flags] [-- CMD...]",
 		Description: "Exit status: 0 it fits (or no GPU is known to judge by), 3 it does not fit, 4 no answer: what decides is not known of the job,\n" +
 			"2 wrong usage or unreadable input, 1 oomguard failed.",
-		Flags: join(jobFlags(), hardwareFlags(), modelFlags(), outputFlags(env)),
+		Flags: join(jobFlags(), hardwareFlags(), modelFlags(), outputFlags(report.Estimate{})),
 		Action: func(c *cli.Context) error {
 			return estimateAction(c.Context, env, c)
 		},
@@ -98,7 +98,7 @@ func planCommand(env environment) *cli.Command {
 		UsageText: "oomguard plan [flags] [-- CMD...]",
 		Description: "Exit status: 0 it fits or something makes it fit, 3 nothing does, 4 no answer: what decides is not known of the job,\n" +
 			"2 wrong usage or unreadable input, 1 oomguard failed.",
-		Flags: join(jobFlags(), hardwareFlags(), modelFlags(), outputFlags(env), []cli.Flag{
+		Flags: join(jobFlags(), hardwareFlags(), modelFlags(), outputFlags(report.Plan{}), []cli.Flag{
 			&cli.StringFlag{Name: "max", Usage: "batch, seq or params: the largest micro-batch, the longest sequence, or how many parameters fit"},
 			&cli.StringFlag{Name: "reserve", Usage: "`SIZE` on each GPU that is kept for activations and buffers (with --max params)"},
 		}),

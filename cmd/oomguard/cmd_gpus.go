@@ -57,7 +57,7 @@ func gpusCommand(env environment) *cli.Command {
 		Name:      "gpus",
 		Usage:     "the GPUs of this machine, or with --catalogue the known ones",
 		UsageText: "oomguard gpus [--catalogue]",
-		Flags:     join(outputFlags(env), []cli.Flag{&cli.BoolFlag{Name: "catalogue", Usage: "list the GPUs that --gpu knows"}}),
+		Flags:     join(outputFlags(report.Devices{}), []cli.Flag{&cli.BoolFlag{Name: "catalogue", Usage: "list the GPUs that --gpu knows"}}),
 		Action: func(c *cli.Context) error {
 			return gpusAction(c.Context, env, c)
 		},
@@ -80,5 +80,5 @@ func gpusAction(ctx context.Context, env environment, c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return out.write(report.Devices{Snapshot: snap})
+	return out.write(report.Devices{Schema: "oomguard.devices/v1", Snapshot: snap})
 }

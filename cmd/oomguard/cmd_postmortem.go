@@ -25,7 +25,7 @@ func postmortemCommand(env environment) *cli.Command {
 		UsageText: "oomguard postmortem [flags] [FILE...]   (- or nothing: stdin)\n\n" +
 			"A FILE is a log (also .gz, .bz2, UTF-16), an error.json of torchrun, a folder of them such as torchrun's --log-dir, a recorded run,\n" +
 			"or a memory snapshot. Several belong to one run: one file a rank, or a log and its snapshots.",
-		Flags: outputFlags(env),
+		Flags: outputFlags(report.Postmortem{}),
 		Action: func(c *cli.Context) error {
 			out, err := newOutput(c, env, env.stdout)
 			if err != nil {

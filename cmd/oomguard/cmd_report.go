@@ -18,7 +18,7 @@ func reportCommand(env environment) *cli.Command {
 		Name:      "report",
 		Usage:     "show the report of a recorded run, also of one that was cut off",
 		UsageText: "oomguard report [flags] [RUN]   (a folder, a name or its end; default: the newest)",
-		Flags:     join(outputFlags(env), []cli.Flag{dirFlag(env)}),
+		Flags:     join(outputFlags(report.Run{}), []cli.Flag{dirFlag(env)}),
 		Action: func(c *cli.Context) error {
 			out, err := newOutput(c, env, env.stdout)
 			if err != nil {
@@ -172,7 +172,7 @@ func runsCommand(env environment) *cli.Command {
 		Name:      "runs",
 		Usage:     "list the recorded runs",
 		UsageText: "oomguard runs [flags]",
-		Flags:     join(outputFlags(env), []cli.Flag{dirFlag(env)}),
+		Flags:     join(outputFlags(report.Runs{}), []cli.Flag{dirFlag(env)}),
 		Action: func(c *cli.Context) error {
 			out, err := newOutput(c, env, env.stdout)
 			if err != nil {
@@ -183,7 +183,7 @@ func runsCommand(env environment) *cli.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			list := report.Runs{Schema: "oomguard.runs/v1", Root: root}
+			list := report.Runs{Schema: "oomguard.runs/v1", Root: root, Runs: []report.RunLine{}}
 			var unreadable []error
 			for _, s := range stores {
 				doc, err := recorded(s)

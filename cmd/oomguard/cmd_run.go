@@ -35,7 +35,7 @@ func runCommand(env environment) *cli.Command {
 }
 
 func runFlags(env environment) []cli.Flag {
-	return join(jobFlags(), hardwareFlags(), modelFlags(), checkFlags(), outputFlags(env), []cli.Flag{
+	return join(jobFlags(), hardwareFlags(), modelFlags(), checkFlags(), outputFlags(report.Run{}), []cli.Flag{
 		dirFlag(env), intervalFlag(),
 		&cli.BoolFlag{Name: "no-probe", Usage: "do not look inside the ranks: no memory by stage", Category: "Watching"},
 	}, launchFlags())

@@ -46,7 +46,7 @@ func (s *session) commandEnv(probeDir string) []string {
 // for with --alloc-conf and is not made is told too.
 func changes(ours, commands []string, alloc report.EnvChange) []report.EnvChange {
 	before, after := variables(ours), variables(commands)
-	var out []report.EnvChange
+	out := []report.EnvChange{}
 	for name, value := range after {
 		old, had := before[name]
 		switch {

@@ -78,10 +78,11 @@ func modelFlags() []cli.Flag {
 	}
 }
 
-func outputFlags(env environment) []cli.Flag {
+// outputFlags say where and how the command writes its document.
+func outputFlags(writes report.Document) []cli.Flag {
 	const category = "Output"
 	return []cli.Flag{
-		&cli.StringFlag{Name: "format", Value: "text", Usage: strings.Join(report.Formats(), ", "), Category: category},
+		&cli.StringFlag{Name: "format", Value: "text", Usage: strings.Join(report.FormatsOf(writes), ", "), Category: category},
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write to `FILE`", Category: category},
 		&cli.StringFlag{Name: "units", Value: "binary", Usage: "binary (GiB) or si (GB)", Category: category},
 		&cli.BoolFlag{Name: "redact", Usage: "leave out paths, hosts, users, addresses and tokens: for an issue", Category: category},

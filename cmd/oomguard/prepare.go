@@ -339,7 +339,7 @@ func runRoot(env environment, c *cli.Context) string {
 
 // problems are the job's unreadable inputs as texts.
 func problems(j *job.Job) []string {
-	var out []string
+	out := []string{}
 	for _, err := range j.Problems {
 		out = append(out, err.Error())
 	}

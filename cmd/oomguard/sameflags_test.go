@@ -90,6 +90,9 @@ func compareAnswers(t *testing.T, dir, flag string, given []string) {
 		}
 		jobs, whole := map[string]string{}, ""
 		for name, more := range answering() {
+			if len(understood) > 0 && name != "explain" {
+				continue
+			}
 			var all string
 			jobs[name], all = answerOf(t, dir, slices.Concat([]string{name, "--format", "json"}, more, args, []string{"--", "torchrun", "--nproc-per-node=gpu", "train.py"}))
 			if name == "explain" {

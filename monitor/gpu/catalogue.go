@@ -12,18 +12,18 @@ const mib = 1 << 20
 
 // Spec is a GPU of the catalogue: what a machine that has none must be told to plan for one.
 type Spec struct {
-	ID   string // for ever; lower case with dashes
-	Name string
+	ID   string `json:"id"` // for ever; lower case with dashes
+	Name string `json:"name"`
 	// TotalBytes is what CUDA can give out (cudaMemGetInfo's total): NVML's total less the driver's reserve. The reserve grew with
 	// the drivers, so this is the smallest total seen under Linux.
-	TotalBytes int64
+	TotalBytes int64 `json:"total_bytes"`
 	// NVMLTotalBytes is what nvidia-smi prints as the total; 0 where it prints none (unified memory).
-	NVMLTotalBytes int64
+	NVMLTotalBytes int64 `json:"nvml_total_bytes"`
 	// ContextBytes is what one PyTorch process without NCCL holds outside PyTorch's allocator: CUDA context, kernels, handles.
-	ContextBytes      int64
-	ComputeCapability string
-	Unified           bool   // memory is shared with the host
-	Note              string // what was assumed, and what to beware of
+	ContextBytes      int64  `json:"context_bytes"`
+	ComputeCapability string `json:"compute_capability"`
+	Unified           bool   `json:"unified"` // memory is shared with the host
+	Note              string `json:"note"`    // what was assumed, and what to beware of
 }
 
 // catalogueJSON has one GPU a line. Its figures:

@@ -23,7 +23,7 @@ type Comparison struct {
 // Compare puts the stages of the estimate beside those of every rank of the last attempt.
 func Compare(e *estimate.Estimate, rec *monitor.Recording) []Comparison {
 	if rec == nil {
-		return nil
+		return []Comparison{}
 	}
 	predicted := map[string]int64{}
 	var order []string
@@ -34,7 +34,7 @@ func Compare(e *estimate.Estimate, rec *monitor.Recording) []Comparison {
 			order = append(order, string(s.Stage))
 		}
 	}
-	var out []Comparison
+	out := []Comparison{}
 	for _, r := range LastAttempt(rec.Ranks) {
 		out = append(out, compareRank(r, order, predicted, partial)...)
 	}

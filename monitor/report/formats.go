@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -39,6 +40,11 @@ func Formats() []string {
 		names = append(names, f.name)
 	}
 	return names
+}
+
+// FormatsOf lists the names of the formats that a document can be written in.
+func FormatsOf(d Document) []string {
+	return slices.DeleteFunc(Formats(), func(name string) bool { return !supported(name, d) })
 }
 
 // Write renders a document. The error of an unknown format lists the known ones.

@@ -6,8 +6,9 @@ import (
 	"oomguard/monitor/gpu"
 )
 
-// Devices is the GPUs of this machine; its JSON is what --devices reads.
+// Devices is the GPUs of this machine (schema oomguard.devices/v1); its JSON is what --devices reads.
 type Devices struct {
+	Schema string `json:"schema"`
 	gpu.Snapshot
 }
 

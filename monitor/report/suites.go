@@ -37,6 +37,13 @@ var ErrFormat = errors.New("not in this format")
 
 // Supports tells whether a document can be written in a format; the error says what can.
 func Supports(name string, d Document) error {
+	if supported(name, d) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s shows verdicts, and here are none; use one of %s", ErrFormat, name, strings.Join(FormatsOf(d), ", "))
+}
+
+func supported(name string, d Document) bool {
 	for {
 		c, ok := d.(Cleaned)
 		if !ok {
@@ -44,14 +51,15 @@ func Supports(name string, d Document) error {
 		}
 		d = c.document
 	}
-	if _, ok := d.(Judged); !ok && (name == "junit" || name == "github") {
-		return fmt.Errorf("%w: %s shows verdicts (check, estimate, run, report, postmortem); use text, json, markdown or html here", ErrFormat, name)
-	}
-	return nil
+	_, judged := d.(Judged)
+	return judged || name != "junit" && name != "github"
 }
 
 // Suite has one case a check.
 func (d Checks) Suite() Suite { return checkSuite(d.List, d.Results) }
+
+// Suite of a dry run is that of its checks.
+func (d DryRun) Suite() Suite { return checkSuite(d.List, d.Results) }
 
 func checkSuite(name string, results []checklists.Result) Suite {
 	s := Suite{Name: "oomguard " + name}
