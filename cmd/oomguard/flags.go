@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mattn/go-isatty"
 	"github.com/urfave/cli/v2"
-	"golang.org/x/sys/unix"
 
 	"oomguard/checklists"
 	"oomguard/launcher/files"
@@ -218,11 +218,7 @@ func wantsColor(env environment, to *os.File) bool {
 }
 
 func isTerminal(f *os.File) bool {
-	if f == nil {
-		return false
-	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
+	return f != nil && isatty.IsTerminal(f.Fd())
 }
 
 func utf8Locale(env environment) bool {
