@@ -266,7 +266,7 @@ func earlier(doc report.Run) preflight.Earlier {
 		e.Outcome = "refused"
 	case doc.Exit != nil && doc.Exit.Clean():
 		e.Outcome = preflight.OutcomeOK
-	case doc.Postmortem != nil:
+	case doc.Postmortem != nil && doc.Postmortem.Cause != oom.NoCause:
 		e.Outcome = string(doc.Postmortem.Cause)
 	case doc.Exit != nil:
 		e.Outcome = "failed"

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -144,10 +146,16 @@ func postmortemOfRun(env environment, folder string) (report.Document, error) {
 	return report.Postmortem{Diagnosis: *doc.Postmortem}, nil
 }
 
-// isPickle tells a pickle from a log by its first byte: the protocol mark of protocols 2 to 5, or the name that people give to it.
+// isPickle tells a pickle from a log by its first byte: the protocol mark of protocols 2 to 5 (packed or not), or the name that people give to it.
 func isPickle(name string) bool {
-	first, _ := files.Head(name, 2) // nothing is taken out of a pipe
-	return len(first) == 2 && first[0] == 0x80 && first[1] >= 2 && first[1] <= 5 || slices.Contains([]string{".pickle", ".pkl"}, strings.ToLower(filepath.Ext(name)))
+	head, _ := files.Head(name, 4096) // nothing is taken out of a pipe
+	var first [2]byte
+	n := 0
+	if in, err := logfile.Unpack(bytes.NewReader(head)); err == nil {
+		n, _ = io.ReadFull(in, first[:])
+	}
+	ending := filepath.Ext(strings.TrimSuffix(strings.TrimSuffix(name, ".gz"), ".bz2"))
+	return n == 2 && first[0] == 0x80 && first[1] >= 2 && first[1] <= 5 || slices.Contains([]string{".pickle", ".pkl"}, strings.ToLower(ending))
 }
 
 func readSnapshot(f logfile.File, bar *progress) (snapshot.Report, error) {
@@ -156,7 +164,11 @@ func readSnapshot(f logfile.File, bar *progress) (snapshot.Report, error) {
 		return snapshot.Report{}, err
 	}
 	defer file.Close()
-	s, err := snapshot.Read(bar.reader(file))
+	in, err := logfile.Unpack(bar.reader(file))
+	if err != nil {
+		return snapshot.Report{}, fmt.Errorf("unpack %s: %w", f.Name, err)
+	}
+	s, err := snapshot.Read(in)
 	if err != nil {
 		return snapshot.Report{}, fmt.Errorf("%s: %w", f.Name, err)
 	}

@@ -175,7 +175,7 @@ func union(a, b []string) []string {
 func commonCause(parts []report.Run, nodes []report.NodeEnd, first int) *oom.Diagnosis {
 	best := -1
 	for i, p := range parts {
-		if p.Postmortem == nil || p.Postmortem.Cause == oom.NotOOM {
+		if p.Postmortem == nil || p.Postmortem.Cause == oom.NotOOM || p.Postmortem.Cause == oom.NoCause {
 			continue
 		}
 		if best < 0 || nodes[i].FailedAt.Before(nodes[best].FailedAt) {

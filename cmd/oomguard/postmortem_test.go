@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,6 +54,39 @@ func TestSnapshotBesideALog(t *testing.T) {
 	doc, err := postmortemOf(environment{}, []string{pickle})
 	if _, ok := doc.(report.Snapshot); !ok || err != nil {
 		t.Errorf("a snapshot alone: %T, %v", doc, err)
+	}
+}
+
+// TestPackedSnapshot: a snapshot that gzip packed is one all the same, under any name, and a broken one says that it is.
+func TestPackedSnapshot(t *testing.T) {
+	dir := t.TempDir()
+	pickle := filepath.Join(dir, "memory_snapshot.pickle")
+	writeSnapshot(t, pickle)
+	data, err := os.ReadFile(pickle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	zip := gzip.NewWriter(&packed)
+	if _, err := zip.Write(data); err != nil || zip.Close() != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"memory_snapshot.pickle.gz", "snapshot", "s.PKL.gz"} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, packed.Bytes(), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		doc, err := postmortemOf(environment{}, []string{path})
+		if s, ok := doc.(report.Snapshot); !ok || err != nil || len(s.Devices) == 0 {
+			t.Errorf("%s: %T, %v", name, doc, err)
+		}
+	}
+	path := filepath.Join(dir, "cut.pickle.gz")
+	if err := os.WriteFile(path, packed.Bytes()[:packed.Len()/2], 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if doc, err := postmortemOf(environment{}, []string{path}); err == nil {
+		t.Errorf("a half snapshot: %T", doc)
 	}
 }
 

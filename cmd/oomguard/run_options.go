@@ -48,7 +48,10 @@ func checkLaunchFlags(c *cli.Context) error {
 // ownStatuses are those of run itself.
 func ownStatuses() []int { return []int{exitRefused, exitCannotStart, exitNotExecutable, exitNotFound} }
 
-// ranOut tells whether a post-mortem is sure enough that memory ran out for --oom-exit-code.
+// ranOut tells whether a post-mortem is sure enough that memory ran out for --oom-exit-code. A signal alone is no proof: anybody can send it.
 func ranOut(d *oom.Diagnosis) bool {
-	return d != nil && d.Confidence != "low" && !slices.Contains([]oom.Cause{oom.NotOOM, oom.AllocatorConfigError}, d.Cause)
+	if d != nil && (d.Cause == oom.HostOOMKill || d.Cause == oom.ShmBusError) && d.Confidence != "high" {
+		return false
+	}
+	return d != nil && d.Confidence != "low" && !slices.Contains([]oom.Cause{oom.NotOOM, oom.NoCause, oom.AllocatorConfigError}, d.Cause)
 }

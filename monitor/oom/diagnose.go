@@ -2,6 +2,7 @@ package oom
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -86,6 +87,7 @@ var sentences = map[Cause]string{
 	MPSXPU:               "an Apple or Intel GPU ran out of memory",
 	JAXTF:                "JAX, TensorFlow or another program than PyTorch ran out of GPU memory",
 	NotOOM:               "nothing shows that memory ran out",
+	NoCause:              "why it ended is not known: nothing shows that memory ran out, and nothing shows another cause",
 }
 
 func (q *inquest) summary(d Diagnosis) string {
@@ -102,8 +104,9 @@ func (q *inquest) summary(d Diagnosis) string {
 		return b.String()
 	}
 	b.WriteString(sentences[d.Cause])
-	if d.Cause == NotOOM {
-		b.WriteString(q.instead())
+	if d.Cause == NotOOM || d.Cause == NoCause {
+		instead, _ := q.instead()
+		b.WriteString(instead)
 		return b.String()
 	}
 	if q.msg != nil && q.msg.TriedBytes >= 0 {
@@ -121,30 +124,51 @@ func (q *inquest) summary(d Diagnosis) string {
 	return b.String()
 }
 
-// instead says what ended a run that did not run out of memory.
-func (q *inquest) instead() string {
+// instead says what ended a run that did not run out of memory, as far as it shows; proof: it is a cause of its own. A status of 1 alone
+// is none, since a shortage that nobody could read gives it too.
+func (q *inquest) instead() (text string, proof bool) {
 	switch {
 	case q.facts.ExitCode == 0 && q.caught > 0:
-		return fmt.Sprintf("; the run caught %s and ended well (recovered)", count(q.caught, "out-of-memory message"))
+		return fmt.Sprintf("; the run caught %s and ended well (recovered)", count(q.caught, "out-of-memory message")), true
+	case q.facts.ExitCode == 0:
+		return "; the command ended with status 0", true
 	case q.bogus():
-		return "; the size that was asked for is garbage, which points to a defect or to a broken collective before it"
+		return "; the size that was asked for is garbage, which points to a defect or to a broken collective before it", true
 	}
 	if s := q.log.sign(SignFault, SignHostAllocation); s != nil {
-		return fmt.Sprintf("; %s: %s", q.log.where(s.Line), s.Text)
+		return fmt.Sprintf("; %s: %s", q.log.where(s.Line), s.Text), true
 	}
 	if e := q.log.Exception; e.Line > 0 {
-		return fmt.Sprintf("; the run died of another exception, %s: %s", q.log.where(e.Line), e.Text)
+		return fmt.Sprintf("; the run died of another exception, %s: %s", q.log.where(e.Line), e.Text), true
 	}
 	if s := q.log.sign(SignStopped, SignAgentKill); s != nil {
-		return fmt.Sprintf("; the run was stopped, %s: %s", q.log.where(s.Line), s.Text)
+		return fmt.Sprintf("; the run was stopped, %s: %s", q.log.where(s.Line), s.Text), true
 	}
 	if d := q.rootDeath(); d != nil {
-		return fmt.Sprintf("; a process ended with code %d", d.ExitCode)
+		return fmt.Sprintf("; a process ended with code %d", d.ExitCode), slices.Contains(tellingCodes(), d.ExitCode)
 	}
-	if q.log.Bytes == 0 && len(q.log.parts) > 0 {
-		return "; the log is empty"
+	switch {
+	case slices.ContainsFunc(q.deaths, func(e Exit) bool { return slices.Contains([]int{-15, 143}, e.ExitCode) }):
+		return "; it was told to end (SIGTERM)", true
+	case q.caught > 0:
+		return fmt.Sprintf("; the run caught %s and went on", count(q.caught, "out-of-memory message")), false
+	case q.log.Bytes == 0:
+		return "; the log is empty", false
 	}
-	return ""
+	return "", false
+}
+
+// accessViolation is Windows' segmentation fault (0xC0000005).
+const accessViolation = -1073741819
+
+// tellingCodes are ends that no shortage of memory gives, as Python and shells tell them: the signals INT, QUIT, ILL, FPE, SEGV, PIPE and
+// TERM, and a command that cannot be executed or is not there.
+func tellingCodes() []int {
+	codes := []int{126, 127, accessViolation}
+	for _, signal := range []int{2, 3, 4, 8, 11, 13, 15} {
+		codes = append(codes, -signal, 128+signal)
+	}
+	return codes
 }
 
 func count(n int, what string) string {

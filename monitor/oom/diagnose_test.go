@@ -181,3 +181,41 @@ func TestSummaries(t *testing.T) {
 		}
 	}
 }
+
+// TestNoEvidence: that no memory ran out is said only where another cause shows; where nothing does, the cause is unknown and nothing is sure.
+func TestNoEvidence(t *testing.T) {
+	table := "failed (exitcode: %s) local_rank: 0 (pid: 14346) of binary: /usr/bin/python\n"
+	code := func(n string) string { return strings.ReplaceAll(table, "%s", n) }
+	for _, tt := range []struct {
+		name, text string
+		exit       int
+		deaths     []int
+		want       Cause
+	}{
+		{"nothing", "", -1, nil, NoCause},
+		{"blank lines", "\n\n", -1, nil, NoCause},
+		{"a script", "#!/bin/sh\ntorchrun train.py\n", -1, nil, NoCause},
+		{"steps", "step 1 loss 2\nstep 2 loss 1\n", -1, nil, NoCause},
+		{"the command's status alone", "", 1, nil, NoCause},
+		{"another status alone", "", 77, nil, NoCause},
+		{"a rank's status alone", "", 1, []int{1}, NoCause},
+		{"ABRT alone, which C++ gives to any exception", "", 134, []int{-6}, NoCause},
+		{"status 1 in the launcher's table", code("1"), -1, nil, NoCause},
+		{"an exception", "ValueError: bad\n", -1, nil, NotOOM},
+		{"a segmentation fault", code("-11"), -1, nil, NotOOM},
+		{"a segmentation fault, seen", "", 139, []int{-11}, NotOOM},
+		{"a command that is not there", "", 127, []int{127}, NotOOM},
+		{"a request to end", code("-15"), -1, nil, NotOOM},
+		{"a good end", "", 0, nil, NotOOM},
+	} {
+		f := NoFacts()
+		f.ExitCode = tt.exit
+		for i, c := range tt.deaths {
+			f.Deaths = append(f.Deaths, RankDeath{Rank: i, ExitCode: c})
+		}
+		d := Diagnose(scanText(t, tt.text), f)
+		if d.Cause != tt.want || d.Cause == NoCause && (d.Confidence != low || strings.Contains(d.Summary, "did not run out")) {
+			t.Errorf("%s: %s (%s): %s", tt.name, d.Cause, d.Confidence, d.Summary)
+		}
+	}
+}

@@ -23,7 +23,7 @@ func (q *inquest) excluded(cause Cause) []string {
 	if q.facts.CgroupOOMKills == 0 && cause != HostOOMKill {
 		add("the host's memory: the cgroup counted no OOM kill")
 	}
-	if cause == NotOOM {
+	if cause == NotOOM || cause == NoCause {
 		return list
 	}
 	if n := q.echoes(); n > 0 {

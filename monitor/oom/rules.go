@@ -143,7 +143,8 @@ func rules() []rule {
 			return q.killed() != nil || q.log.sign(SignKilled) != nil
 		}), HostOOMKill, low},
 		{"memory grew through a log that tells of no end", (*inquest).grewOnly, LeakGrowth, low},
-		{"no sign of a shortage", func(*inquest) bool { return true }, NotOOM, medium},
+		{"no sign of a shortage, and something else that ended it", func(q *inquest) bool { _, proof := q.instead(); return proof }, NotOOM, medium},
+		{"no sign of anything", func(*inquest) bool { return true }, NoCause, low},
 	}
 }
 

@@ -29,7 +29,8 @@ const (
 	HIPROCm              Cause = "hip/rocm"
 	MPSXPU               Cause = "mps/xpu"
 	JAXTF                Cause = "jax/tf"
-	NotOOM               Cause = "not-oom"
+	NotOOM               Cause = "not-oom" // something else shows as the cause
+	NoCause              Cause = "unknown" // nothing shows: neither that memory ran out, nor what else it was
 )
 
 // Unknown marks a size that the message does not give (or gives as garbage such as 17179869184.00 GiB).

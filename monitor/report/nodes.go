@@ -57,7 +57,7 @@ func (n NodeEnd) how() (string, Tone) {
 	if n.Stopped {
 		text += ", told to end by " + strings.Join(slices.Concat(n.Exit.Forwarded, n.Exit.Reached), ", ")
 	}
-	if n.Cause != "" && n.Cause != string(oom.NotOOM) {
+	if n.Cause != "" && n.Cause != string(oom.NotOOM) && n.Cause != string(oom.NoCause) {
 		text += "; " + n.Cause
 	}
 	return text, Bad

@@ -53,6 +53,29 @@ func (c counting) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// maxUnpacked bounds what a packed file of bytes may hold.
+const maxUnpacked = 4 << 30
+
+// Unpack gives what a file of bytes holds that gzip or bzip2 may have packed, up to 4 GiB.
+func Unpack(r io.Reader) (io.Reader, error) {
+	in := bufio.NewReaderSize(r, headBytes)
+	head, err := in.Peek(3)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	switch {
+	case bytes.HasPrefix(head, []byte("\x1f\x8b")):
+		unpacked, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, err
+		}
+		return io.LimitReader(unpacked, maxUnpacked), nil
+	case bytes.HasPrefix(head, []byte("BZh")):
+		return io.LimitReader(bzip2.NewReader(in), maxUnpacked), nil
+	}
+	return in, nil
+}
+
 // Text makes UTF-8 text of what r holds: gzip and bzip2 are unpacked, UTF-16 is converted, a byte order mark is dropped, an error file of
 // torchrun becomes the lines that Python would have printed. name is for messages.
 func Text(r io.Reader, name string) (io.Reader, error) {
