@@ -63,8 +63,10 @@ func (s *scenario) evaluationBatch() int64 {
 	switch {
 	case s.scriptWord("--predict_with_generate") == "true" || slices.Contains(s.job.ScriptArgs, "--predict_with_generate"):
 		s.notes.assume("evaluation without the cache of generated tokens", "--predict_with_generate fills one whose length is not known", true)
-	case s.evaluates():
+	case s.evaluates() && s.huggingFace():
 		s.notes.assume("evaluation keeps no logits of earlier batches", "so it is without compute_metrics, which the script may set", true)
+	case s.evaluates():
+		s.notes.assume("evaluation keeps no logits of earlier batches", "what the script does with them is not read", true)
 	}
 	return rows * s.rowsPerSample()
 }
@@ -80,6 +82,9 @@ func (s *scenario) evaluates() bool {
 	}
 	return strategy != "" && strategy != "no" || slices.Contains(s.job.ScriptArgs, "--do_eval")
 }
+
+// neverEvaluates says that the command is known to ask for no evaluation.
+func (s *scenario) neverEvaluates() bool { return s.job.EvalBatch.Known && s.job.EvalBatch.Value == 0 }
 
 // scriptWord is the value of an argument of the training script, or "".
 func (s *scenario) scriptWord(name string) string {

@@ -173,7 +173,11 @@ func (r *rank) projectionRank() int64 {
 			}
 		}
 	}
-	r.notes.assume(fmt.Sprintf("gradients projected to rank %d", fallback), "no rank in --optim_args; Trainer's default", true)
+	why := "the rank is not read; this is the usual one"
+	if r.huggingFace() {
+		why = "no rank in --optim_args; Trainer's default"
+	}
+	r.notes.assume(fmt.Sprintf("gradients projected to rank %d", fallback), why, true)
 	return fallback
 }
 

@@ -59,11 +59,15 @@ func (m *builder) wholeStateDict(first bool) bool {
 			return false
 		}
 	}
+	why := "how the script saves is not read; the usual way with FSDP "
+	if m.huggingFace() {
+		why = "fsdp_state_dict_type is unknown; accelerate's default for FSDP "
+	}
 	if first {
-		m.notes.assume("checkpoints are whole state dicts, moved to the host of rank 0", "fsdp_state_dict_type is unknown; accelerate's default for FSDP 1", false)
+		m.notes.assume("checkpoints are whole state dicts, moved to the host of rank 0", why+"1", false)
 		return true
 	}
-	m.notes.assume("checkpoints are sharded state dicts", "fsdp_state_dict_type is unknown; accelerate's default for FSDP 2", false)
+	m.notes.assume("checkpoints are sharded state dicts", why+"2", false)
 	return false
 }
 

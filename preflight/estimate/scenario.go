@@ -166,7 +166,11 @@ func (s *scenario) settleLayout() error {
 	}
 	s.sequenceParallel = s.framework("torchtitan", "nanotron") || slices.Contains(j.ScriptArgs, "--sequence-parallel")
 	if s.tp > 1 && !s.sequenceParallel {
-		s.notes.assume("tensor parallelism without sequence parallelism", "no --sequence-parallel was seen", true)
+		why := "whether the script has it is not read"
+		if s.megatron() {
+			why = "no --sequence-parallel was seen"
+		}
+		s.notes.assume("tensor parallelism without sequence parallelism", why, true)
 	}
 	return nil
 }

@@ -32,7 +32,9 @@ func (r *rank) moments(o overhead) ([]moment, error) {
 	add(Backward, m.backward()...)
 	add(OptimizerStep, m.optimizerStep()...)
 	out = append(out, moment{OptimizerStep, betweenSteps, m.betweenSteps()})
-	add(Eval, m.evaluation()...)
+	if !m.neverEvaluates() {
+		add(Eval, m.evaluation()...)
+	}
 	add(CheckpointSave, m.saving())
 	return out, nil
 }
