@@ -72,16 +72,7 @@ func jobLine(j *job.Job) []string {
 		}
 	}
 	add(j.Method, "full")
-	switch {
-	case !j.ParamDtype.Known:
-		parts = append(parts, "dtype unknown")
-	case j.MasterFP32.Or(false):
-		parts = append(parts, j.ParamDtype.Value+" with an fp32 master copy")
-	case j.Autocast.Or(false) || j.Precision.Or(j.ParamDtype.Value) != j.ParamDtype.Value:
-		parts = append(parts, j.Precision.Or("16-bit")+" autocast over "+j.ParamDtype.Value+" weights")
-	default:
-		parts = append(parts, j.ParamDtype.Value)
-	}
+	parts = append(parts, dtypes(j)...)
 	add(j.Optimizer, "")
 	if j.MicroBatch.Known {
 		parts = append(parts, fmt.Sprintf("micro-batch %d", j.MicroBatch.Value))
@@ -97,6 +88,33 @@ func jobLine(j *job.Job) []string {
 		parts = append(parts, fmt.Sprintf("world size %d", j.WorldSize.Value))
 	}
 	return parts
+}
+
+// dtypes say how the weights are stored: those that are frozen as a base, and those that are trained.
+func dtypes(j *job.Job) []string {
+	var parts []string
+	trained, all := "weights", ""
+	if j.LoRA.Known && j.LoRA.Value != nil {
+		trained, all = "adapters", " adapters"
+	}
+	switch q := j.Quant.Value; {
+	case q != nil && q.Type != "":
+		parts = append(parts, q.Type+" base")
+	case q != nil:
+		parts = append(parts, fmt.Sprintf("%d-bit %s base", q.Bits, q.Method))
+	case all != "" && j.BaseDtype.Known:
+		parts = append(parts, j.BaseDtype.Value+" base")
+	}
+	switch dtype := j.ParamDtype.Value; {
+	case !j.ParamDtype.Known:
+		return append(parts, "dtype unknown")
+	case j.MasterFP32.Or(false):
+		return append(parts, dtype+all+" with an fp32 master copy")
+	case j.Autocast.Or(false) || j.Precision.Or(dtype) != dtype:
+		return append(parts, j.Precision.Or("16-bit")+" autocast over "+dtype+" "+trained)
+	default:
+		return append(parts, dtype+all)
+	}
 }
 
 // verdict is the one line that people came for.

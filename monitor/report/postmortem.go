@@ -98,7 +98,7 @@ func remedies(d oom.Diagnosis, u Units) []Block {
 
 func combination(c oom.Combination, u Units) Paragraph {
 	unit := u.For(c.TotalBytes)
-	sizes := fmt.Sprintf("%s of %s %s on each GPU (%s)", unit.Format(c.DeviceBytes), unit.Format(c.TotalBytes), unit.Name, strings.Join(c.How, "; "))
+	sizes := fmt.Sprintf("%s of %s %s for each rank (%s)", unit.Format(c.DeviceBytes), unit.Format(c.TotalBytes), unit.Name, strings.Join(c.How, "; "))
 	names := strings.Join(c.IDs, " + ")
 	switch {
 	case !c.Fits:

@@ -15,6 +15,7 @@ import (
 	"oomguard/monitor"
 	"oomguard/monitor/oom"
 	"oomguard/preflight/estimate"
+	"oomguard/preflight/job"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -219,5 +220,33 @@ func TestColour(t *testing.T) {
 	}
 	if err := Write(&strings.Builder{}, "pdf", aDeath(), Style{}); err == nil || !strings.Contains(err.Error(), "text, json, markdown") {
 		t.Errorf("unknown format: %v", err)
+	}
+}
+
+// TestJobLine: the first line names what is stored how: the base of adapters apart from the adapters, and what is quantised as it is.
+func TestJobLine(t *testing.T) {
+	known := func(v string) job.Setting[string] { return job.Setting[string]{Value: v, Known: true} }
+	yes := job.Setting[bool]{Value: true, Known: true}
+	adapter := job.Setting[*job.LoRA]{Value: &job.LoRA{R: 8}, Known: true}
+	quant := func(q job.Quant) job.Setting[*job.Quant] { return job.Setting[*job.Quant]{Value: &q, Known: true} }
+	for _, tt := range []struct {
+		name string
+		job  job.Job
+		want string
+	}{
+		{"QLoRA", job.Job{Method: known("qlora"), LoRA: adapter, Quant: quant(job.Quant{Method: "bnb", Bits: 4, Type: "nf4"}), ParamDtype: known("fp32"), BaseDtype: known("bf16"), Precision: known("bf16"), Autocast: yes},
+			"qlora, nf4 base, bf16 autocast over fp32 adapters"},
+		{"LoRA", job.Job{Method: known("lora"), LoRA: adapter, ParamDtype: known("fp32"), BaseDtype: known("bf16"), Precision: known("bf16"), Autocast: yes}, "lora, bf16 base, bf16 autocast over fp32 adapters"},
+		{"LoRA on a GPTQ checkpoint", job.Job{Method: known("lora"), LoRA: adapter, Quant: quant(job.Quant{Method: "gptq", Bits: 4}), ParamDtype: known("bf16"), Precision: known("bf16")}, "lora, 4-bit gptq base, bf16 adapters"},
+		{"LoRA, base unknown", job.Job{Method: known("lora"), LoRA: adapter, ParamDtype: known("fp32"), Precision: known("fp32")}, "lora, fp32 adapters"},
+		{"a quantised base of unknown adapters", job.Job{Quant: quant(job.Quant{Method: "bnb", Bits: 8, Type: "int8"}), ParamDtype: known("fp32"), Precision: known("bf16")}, "int8 base, bf16 autocast over fp32 weights"},
+		{"full", job.Job{Method: known("full"), ParamDtype: known("fp32"), Precision: known("bf16"), Autocast: yes}, "bf16 autocast over fp32 weights"},
+		{"full, 16 bit", job.Job{Method: known("full"), ParamDtype: known("bf16"), Precision: known("bf16")}, "bf16"},
+		{"master copy", job.Job{ParamDtype: known("bf16"), Precision: known("bf16"), MasterFP32: yes}, "bf16 with an fp32 master copy"},
+		{"unknown", job.Job{}, "dtype unknown"},
+	} {
+		if got := strings.Join(jobLine(&tt.job), ", "); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
 	}
 }
