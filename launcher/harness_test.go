@@ -16,11 +16,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// patience is how long a test waits for something that should happen at once; it only bounds a failing test. Where other packages are
-// tested at the same time, torchrun alone takes half a minute to start.
-const patience = 3 * time.Minute
+	"oomguard/internal/patience"
+)
 
 // supervised is a command under a supervisor in a process of its own.
 type supervised struct {
@@ -67,13 +65,11 @@ func (s *supervised) start() {
 	s.must(s.cmd.Start())
 	s.Cleanup(func() {
 		if s.cmd.ProcessState == nil {
-			if s.command > 0 {
-				_ = unix.Kill(-s.command, unix.SIGKILL)
-			}
 			_ = s.cmd.Process.Kill()
 			_ = s.cmd.Wait()
 		}
 	})
+	patience.EndAll(s.TB, "RESULT="+s.result)
 }
 
 // listen waits for the supervisor's first words.
@@ -112,7 +108,7 @@ func (s *supervised) hear(prefix string) string {
 // next waits for one line.
 func (s *supervised) next() string {
 	s.Helper()
-	s.must(s.fifo.SetReadDeadline(time.Now().Add(patience)))
+	s.must(s.fifo.SetReadDeadline(time.Now().Add(patience.Limit(s.TB))))
 	line, err := s.events.ReadString('\n')
 	if err != nil {
 		s.Fatalf("nothing more was said: %v; heard so far: %q", err, s.heard)
@@ -156,7 +152,7 @@ func (s *supervised) wait() (status int, exit Exit) {
 		if failed := (*exec.ExitError)(nil); err != nil && !errors.As(err, &failed) {
 			s.Fatal(err)
 		}
-	case <-time.After(patience):
+	case <-patience.Over(s.TB):
 		_ = s.cmd.Process.Signal(unix.SIGQUIT)
 		s.Fatalf("the supervisor did not end")
 	}
@@ -169,15 +165,7 @@ func (s *supervised) wait() (status int, exit Exit) {
 // eventually waits until a condition holds that nobody announces.
 func (s *supervised) eventually(what string, holds func() bool) {
 	s.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for limit := time.After(patience); !holds(); {
-		select {
-		case <-limit:
-			s.Fatalf("never: %s", what)
-		case <-tick.C:
-		}
-	}
+	patience.Until(s.TB, what, holds)
 }
 
 // gone fails if a process is still there, dead or alive.

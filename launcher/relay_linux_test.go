@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"oomguard/internal/patience"
 )
 
 func relayProgram(args []string) int {
@@ -75,9 +77,11 @@ func (w wire) command(t *testing.T, script string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("bash", "-c", script)
 	cmd.Stdout, cmd.Stderr = w.relay.Stdout, w.relay.Stderr
+	cmd.Env = append(os.Environ(), "WIRE="+w.log)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	patience.EndAll(t, "WIRE="+w.log)
 	w.relay.Started()
 	return cmd
 }
@@ -101,7 +105,7 @@ func (w wire) all(t *testing.T, cmd *exec.Cmd) []byte {
 	select {
 	case data := <-arrived:
 		return data
-	case <-time.After(time.Minute):
+	case <-patience.Over(t):
 		t.Fatal("the stream does not end")
 		return nil
 	}
@@ -248,7 +252,7 @@ func TestReaderGoesQuietly(t *testing.T) {
 	w.reader.Close()
 	select {
 	case <-w.relay.done:
-	case <-time.After(patience):
+	case <-patience.Over(t):
 		t.Fatal("the relay does not notice")
 	}
 	if err := os.WriteFile(gate, []byte("go\n"), 0); err != nil {
@@ -364,10 +368,8 @@ func TestCopyIsPrompt(t *testing.T) {
 	w := newWire(t)
 	gate := fifo(t)
 	cmd := w.command(t, `echo one; read < "`+gate+`"`)
-	for limit := time.Now().Add(patience); ReadTail(w.log) != "one\n"; {
-		if time.Now().After(limit) {
-			t.Fatalf("the copy is %q", ReadTail(w.log))
-		}
+	if !patience.Comes(t, func() bool { return ReadTail(w.log) == "one\n" }) {
+		t.Fatalf("the copy is %q", ReadTail(w.log))
 	}
 	if err := os.WriteFile(gate, []byte("go\n"), 0); err != nil {
 		t.Fatal(err)
@@ -434,7 +436,7 @@ func TestDaemonKeepsTheStream(t *testing.T) {
 	}()
 	select {
 	case <-finished:
-	case <-time.After(patience):
+	case <-patience.Over(t):
 		t.Fatal("it waits for the daemon")
 	}
 	w.writer.Close() // oomguard ends

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"oomguard/internal/patience"
 	"oomguard/monitor/gpu"
 )
 
@@ -62,7 +63,7 @@ func watchAll(t *testing.T, store *Store, d *devices) []string {
 	})
 	select {
 	case <-d.done:
-	case <-time.After(time.Minute):
+	case <-patience.Over(t):
 		t.Fatal("the watcher does not ask")
 	}
 	return w.Stop()

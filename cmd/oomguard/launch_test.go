@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"oomguard/internal/patience"
 	"oomguard/launcher"
 	"oomguard/monitor/oom"
 )
@@ -95,7 +96,7 @@ func TestDieWithOomguard(t *testing.T) {
 		exists := func(name string) func() bool {
 			return func() bool { _, err := os.Stat(filepath.Join(b.dir, name)); return err == nil }
 		}
-		waitFor(t, "the command", exists("ready"))
+		patience.Until(t, "the command", exists("ready"))
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +104,7 @@ func TestDieWithOomguard(t *testing.T) {
 		if c.want == "went on" {
 			b.write("go", "")
 		}
-		waitFor(t, "the command's end", exists("end"))
+		patience.Until(t, "the command's end", exists("end"))
 		if end, err := os.ReadFile(filepath.Join(b.dir, "end")); err != nil || strings.TrimSpace(string(end)) != c.want {
 			t.Errorf("%q: the command %s (%v), want %s", c.flags, end, err, c.want)
 		}
@@ -119,7 +120,7 @@ func TestKillAfter(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the command", func() bool { _, err := os.Stat(filepath.Join(b.dir, "ready")); return err == nil })
+	patience.Until(t, "the command", func() bool { _, err := os.Stat(filepath.Join(b.dir, "ready")); return err == nil })
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

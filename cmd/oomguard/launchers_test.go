@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"oomguard/internal/patience"
 	"oomguard/launcher"
 	"oomguard/monitor/report"
 	"oomguard/preflight/job"
@@ -74,7 +75,7 @@ func TestDeepSpeedReturnsZero(t *testing.T) {
 	}
 	var ranks []int
 	for _, name := range []string{"ready.0", "ready.1"} {
-		waitFor(t, name, func() bool { _, err := os.Stat(filepath.Join(b.dir, name)); return err == nil })
+		patience.Until(t, name, func() bool { _, err := os.Stat(filepath.Join(b.dir, name)); return err == nil })
 		pid, err := strconv.Atoi(b.read(name))
 		if err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"oomguard/internal/patience"
 	"oomguard/launcher"
 )
 
@@ -30,6 +31,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("OOMGUARD_DIR", filepath.Join(e.WorkDir, "runs"))
 			e.Setenv("NO_COLOR", "1")
+			patience.EndAll(t, "OOMGUARD_DIR="+filepath.Join(e.WorkDir, "runs"))
 			return nil
 		},
 	})

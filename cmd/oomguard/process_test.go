@@ -18,8 +18,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"oomguard/internal/patience"
 	"oomguard/monitor/report"
 )
 
@@ -65,6 +65,7 @@ func newBench(t *testing.T) *bench {
 		}
 	}
 	b.env = append(b.env, "PATH="+bin+":"+os.Getenv("PATH"), "OMP_NUM_THREADS=1", "NO_COLOR=1", "OOMGUARD_DIR="+filepath.Join(b.dir, "runs"))
+	patience.EndAll(t, "OOMGUARD_DIR="+filepath.Join(b.dir, "runs"))
 	return b
 }
 
@@ -78,7 +79,7 @@ func (b *bench) write(name, text string) string {
 }
 
 func (b *bench) command(args ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience.Limit(b.t))
 	b.t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir, cmd.Env = b.dir, b.env
@@ -125,18 +126,6 @@ func (b *bench) document(path string) report.Run {
 		b.t.Fatalf("%s: %v", path, err)
 	}
 	return doc
-}
-
-// waitFor polls until found says so; the deadline is generous, since torch alone takes seconds to import.
-func waitFor(t *testing.T, what string, found func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(2 * time.Minute)
-	for !found() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited two minutes for %s", what)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
 }
 
 func alive(pid int) bool {
@@ -312,7 +301,7 @@ func (b *bench) started(out, errs *os.File) (cmd *exec.Cmd, ranks []int) {
 		b.t.Fatal(err)
 	}
 	for _, name := range []string{"ready.0", "ready.1"} {
-		waitFor(b.t, name, func() bool { _, err := os.Stat(filepath.Join(b.dir, name)); return err == nil })
+		patience.Until(b.t, name, func() bool { _, err := os.Stat(filepath.Join(b.dir, name)); return err == nil })
 		data, err := os.ReadFile(filepath.Join(b.dir, name))
 		if err != nil {
 			b.t.Fatal(err)
@@ -462,7 +451,7 @@ func (b *bench) killOomguard(cmd *exec.Cmd, ranks []int) {
 		}
 	}
 	b.write("go", "")
-	waitFor(b.t, "the training to end", func() bool { return !alive(torchrun) })
+	patience.Until(b.t, "the training to end", func() bool { return !alive(torchrun) })
 }
 
 // checkCutOff: the training's output is whole, and the run can be read.

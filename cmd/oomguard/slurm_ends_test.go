@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"oomguard/internal/patience"
 	"oomguard/monitor/oom"
 	"oomguard/monitor/report"
 )
@@ -80,7 +81,7 @@ func (j *slurmJob) signals(node int) string {
 func (j *slurmJob) ready(nodes int) {
 	j.t.Helper()
 	for node := range nodes {
-		waitFor(j.t, fmt.Sprintf("node %d to be ready", node), func() bool { return j.signals(node) != "" })
+		patience.Until(j.t, fmt.Sprintf("node %d to be ready", node), func() bool { return j.signals(node) != "" })
 	}
 }
 
@@ -166,7 +167,7 @@ func TestSlurmEnds(t *testing.T) {
 					t.Errorf("with oomguard %v: status %d, want %d", wrapped, status, c.status)
 				}
 				if wrapped {
-					waitFor(t, "all processes to end", func() bool { return len(j.left()) == 0 })
+					patience.Until(t, "all processes to end", func() bool { return len(j.left()) == 0 })
 				}
 				for node := range 2 {
 					if got := j.signals(node); !regexp.MustCompile("^(?:" + want[node] + ")$").MatchString(got) {
@@ -197,7 +198,7 @@ func TestSlurmStepKilled(t *testing.T) {
 		if wrapped {
 			stays = 1
 		}
-		waitFor(t, "the tasks to end", func() bool { return len(j.left("oomguard")) == 0 && len(j.left(python)) == stays })
+		patience.Until(t, "the tasks to end", func() bool { return len(j.left("oomguard")) == 0 && len(j.left(python)) == stays })
 		for _, pid := range j.left() { // it would keep srun waiting
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
@@ -255,7 +256,7 @@ func TestSlurmTimeLimit(t *testing.T) {
 				t.Errorf("with oomguard %v: node %d got %q, want %q", j.wrapped, node, got, want[node])
 			}
 		}
-		waitFor(t, "all processes to end", func() bool { return len(j.left()) == 0 })
+		patience.Until(t, "all processes to end", func() bool { return len(j.left()) == 0 })
 	}
 	if status[0] != status[1] || status[0] != 137 {
 		t.Errorf("status %d, with oomguard %d, want 137 of both", status[0], status[1])

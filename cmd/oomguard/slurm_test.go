@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"oomguard/internal/patience"
 	"oomguard/monitor/report"
 )
 
@@ -86,7 +87,7 @@ func srun(t *testing.T) *step {
 	})
 	for node := range s.rank {
 		name := fmt.Sprintf("ready.%d", node)
-		waitFor(t, name, func() bool { _, err := os.Stat(filepath.Join(s.dir, name)); return err == nil })
+		patience.Until(t, name, func() bool { _, err := os.Stat(filepath.Join(s.dir, name)); return err == nil })
 		if _, err := fmt.Sscan(s.read(name), &s.rank[node], &s.pid[node], &s.torchrun[node]); err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +116,7 @@ func (s *step) ended() int {
 	s.t.Helper()
 	for node := range s.rank {
 		for _, pid := range []int{s.pid[node], s.torchrun[node], s.oomguard[node]} {
-			waitFor(s.t, fmt.Sprintf("process %d of node %d to end", pid, node), func() bool { return !alive(pid) })
+			patience.Until(s.t, fmt.Sprintf("process %d of node %d to end", pid, node), func() bool { return !alive(pid) })
 		}
 	}
 	_ = s.cmd.Wait()
@@ -272,7 +273,7 @@ func TestSlurmSignalsOnce(t *testing.T) {
 	seen := func(text string) {
 		t.Helper()
 		for _, name := range []string{"signals.0", "signals.1"} {
-			waitFor(t, text+" in "+name, func() bool {
+			patience.Until(t, text+" in "+name, func() bool {
 				data, _ := os.ReadFile(filepath.Join(s.dir, name))
 				return strings.HasSuffix(string(data), text+"\n")
 			})

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package conformance compares the built oomguard with the command that it wraps: each scenario is run twice, directly and under
 // oomguard, and output, status, signals seen by each rank, what is left of the process tree, and the terminal must be the same.
 //

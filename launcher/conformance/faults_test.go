@@ -1,3 +1,5 @@
+//go:build linux
+
 package conformance
 
 import (
@@ -15,6 +17,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"oomguard/internal/patience"
 )
 
 // What becomes of a run when a part of oomguard fails: nothing. A program that was built with the tag faults tells which parts of its work
@@ -99,7 +103,7 @@ func (b *faultBench) do(t *testing.T, c trial, wrapped bool) (seen, stderr strin
 	if wrapped {
 		words = slices.Concat([]string{b.program, "run", "--gpu", "8xH100-80GB", "--checklist", filepath.Join(b.bin, mildList), "--"}, words)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience.Limit(t))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/usr/bin/env", words...)
 	cmd.Dir = c.folder

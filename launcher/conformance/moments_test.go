@@ -1,3 +1,5 @@
+//go:build linux
+
 package conformance
 
 import (
@@ -11,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"oomguard/internal/patience"
 )
 
 const (
@@ -147,7 +151,7 @@ func (r *run) awaitEnd() {
 	r.Helper()
 	select {
 	case <-r.ended:
-	case <-time.After(patience):
+	case <-patience.Over(r):
 		r.giveUp("oomguard did not end")
 	}
 }

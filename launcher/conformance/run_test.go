@@ -1,3 +1,5 @@
+//go:build linux
+
 package conformance
 
 import (
@@ -15,15 +17,12 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"oomguard/internal/patience"
 	"oomguard/launcher"
 )
-
-// patience bounds a run that hangs: torchrun itself waits 30 s for ranks that do not end, and on a busy machine takes as long to start.
-const patience = 3 * time.Minute
 
 // run is one execution of a scenario.
 type run struct {
@@ -91,7 +90,7 @@ func execute(t *testing.T, s scenario, with torch, wrapped bool) outcome {
 	}
 	select {
 	case <-r.ended:
-	case <-time.After(patience):
+	case <-patience.Over(t):
 		r.giveUp("the command did not end")
 	}
 	left := r.checkLeft()
@@ -189,7 +188,7 @@ func (r *run) start() {
 	if err := r.cmd.Start(); err != nil {
 		r.Fatal(err)
 	}
-	r.Cleanup(func() { killAll(r.living()) })
+	patience.EndAll(r, "CONFORMANCE="+r.folder)
 	for _, f := range []*os.File{r.stdout.writer, r.stderr.writer} {
 		if f != nil {
 			f.Close()
@@ -222,14 +221,8 @@ func (r *run) kill(pid int, s unix.Signal) {
 // until waits for what nobody announces.
 func (r *run) until(what string, holds func() bool) {
 	r.Helper()
-	tick := time.NewTicker(3 * time.Millisecond)
-	defer tick.Stop()
-	for limit := time.After(patience); !holds(); {
-		select {
-		case <-limit:
-			r.giveUp("never: " + what)
-		case <-tick.C:
-		}
+	if !patience.Comes(r, holds) {
+		r.giveUp("never: " + what)
 	}
 }
 
@@ -287,11 +280,7 @@ func (r *run) checkLeft() string {
 		want += r.orphans
 	}
 	var left []process
-	deadline := time.Now().Add(20 * time.Second)
-	for left = r.living(); len(left) != want && time.Now().Before(deadline); left = r.living() {
-		time.Sleep(10 * time.Millisecond) // nobody tells of the end of processes that are not ours
-	}
-	if len(left) != want {
+	if !patience.Comes(r, func() bool { left = r.living(); return len(left) == want }) { // nobody tells of the end of processes that are not ours
 		r.Errorf("left are %v, want %d", left, want)
 	}
 	var meant []string // what outlives the command on purpose must be adopted by init, as it would be
@@ -314,7 +303,7 @@ func (r *run) collect(out outcome) {
 		for name, s := range map[string]*sink{"stdout": &r.stdout, "stderr": &r.stderr} {
 			select {
 			case <-s.done:
-			case <-time.After(patience):
+			case <-patience.Over(r):
 				r.giveUp(name + " is still open")
 			}
 			streams[name] = s.String()

@@ -1,3 +1,5 @@
+//go:build linux
+
 package conformance
 
 import (
@@ -6,9 +8,10 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"oomguard/internal/patience"
 )
 
 // screen is a terminal: a real one, with a line discipline that turns keys into signals.
@@ -101,15 +104,11 @@ func (s *screen) press(keys string) {
 
 func (s *screen) waitFor(text string) {
 	s.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(3 * time.Millisecond) {
-		if at := strings.Index(s.String()[s.seen:], text); at >= 0 {
-			s.seen += at + len(text)
-			return
-		}
-		if time.Now().After(deadline) {
-			s.Fatalf("%q was never shown; the screen:\n%s", text, s.String())
-		}
+	at := -1
+	if !patience.Comes(s, func() bool { at = strings.Index(s.String()[s.seen:], text); return at >= 0 }) {
+		s.Fatalf("%q was never shown; the screen:\n%s", text, s.String())
 	}
+	s.seen += at + len(text)
 }
 
 // close waits for the last of the terminal's writers and returns all that was shown.
@@ -117,7 +116,7 @@ func (s *screen) close() string {
 	s.Helper()
 	select {
 	case <-s.done:
-	case <-time.After(patience):
+	case <-patience.Over(s):
 		s.Fatalf("the terminal is still in use; the screen:\n%s", s.String())
 	}
 	s.keys.Close()
