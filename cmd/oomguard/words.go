@@ -38,6 +38,27 @@ func ownFlags(c *cli.Command) map[string]ownFlag {
 	return flags
 }
 
+// takeFlag reads the flag that args begin with: how many words it takes, and its value.
+func takeFlag(own map[string]ownFlag, args []string) (f ownFlag, words int, value string, err error) {
+	name, value, attached := strings.Cut(strings.TrimLeft(args[0], "-"), "=")
+	f, known := own[name]
+	var next string
+	if len(args) > 1 && args[1] != "--" {
+		next = args[1]
+	}
+	switch {
+	case attached || !known:
+		return f, 1, value, nil
+	case f.key && slices.Contains(boolWords(), next):
+		return f, 2, next, nil
+	case f.bare:
+		return f, 1, boolWords()[0], nil
+	case next == "" && (len(args) == 1 || args[1] == "--"):
+		return f, 0, "", usagef("--%s needs a value", f.name)
+	}
+	return f, 2, next, nil
+}
+
 // arrange puts a command line into the order that the flags' library reads: flags, then arguments. It makes --packing=true of
 // --packing true, and refuses a flag that says two things at once.
 func arrange(commands []*cli.Command, args []string) ([]string, error) {
@@ -48,44 +69,36 @@ func arrange(commands []*cli.Command, args []string) ([]string, error) {
 	own, wraps := ownFlags(commands[at]), slices.Contains(wrapping(), args[0])
 	flags, given := []string{args[0]}, map[string]string{}
 	var arguments []string
-	for i := 1; i < len(args); i++ {
-		word := args[i]
-		switch {
+	for rest := args[1:]; len(rest) > 0; {
+		switch word := rest[0]; {
 		case word == "--":
-			return slices.Concat(flags, []string{word}, arguments, args[i+1:]), nil
-		case word == "-" || !strings.HasPrefix(word, "-"):
-			if wraps {
-				return append(flags, args[i:]...), nil
-			}
-			arguments = append(arguments, word)
+			return slices.Concat(flags, []string{word}, arguments, rest[1:]), nil
+		case word != "-" && strings.HasPrefix(word, "-"):
+		case wraps:
+			return append(flags, rest...), nil
+		default:
+			arguments, rest = append(arguments, word), rest[1:]
 			continue
 		}
-		name, value, attached := strings.Cut(strings.TrimLeft(word, "-"), "=")
-		f, known := own[name]
-		switch next := i+1 < len(args); {
-		case attached || !known:
-			flags = append(flags, word)
-		case f.key && next && slices.Contains(boolWords(), args[i+1]):
-			i++
-			value = args[i]
-			flags = append(flags, word+"="+value)
-		case f.bare:
-			value = boolWords()[0]
-			flags = append(flags, word)
-		case next:
-			i++
-			value = args[i]
-			flags = append(flags, word, value)
-		default:
-			flags = append(flags, word)
+		f, words, value, err := takeFlag(own, rest)
+		if err != nil {
+			return nil, err
 		}
-		before, twice := given[f.name]
-		if known && !f.many && twice && before != value {
+		if before, twice := given[f.name]; f.name != "" && !f.many && twice && before != value {
 			return nil, usagef("--%s is given twice: %s and %s; give one of them", f.name, before, value)
 		}
 		given[f.name] = value
+		if f.key && words == 2 {
+			flags = append(flags, rest[0]+"="+value)
+		} else {
+			flags = append(flags, rest[:words]...)
+		}
+		rest = rest[words:]
 	}
-	return slices.Concat(flags, []string{"--"}, arguments), nil
+	if len(arguments) > 0 {
+		flags = append(flags, "--")
+	}
+	return append(flags, arguments...), nil
 }
 
 // telling are values with which a flag behind the command can only be one of ours.

@@ -192,7 +192,7 @@ func (r *reader) processes(given sourced) {
 	case "gpu":
 		switch {
 		case gpus > 0:
-			set.Offer(gpus, origin+": GPUs visible here")
+			set.Offer(gpus, origin+": the GPUs that it can see")
 		case gpus == 0:
 			r.fail("ValueError: Cuda is not available.", given.origin)
 		default:
@@ -201,7 +201,7 @@ func (r *reader) processes(given sourced) {
 	case "cpu", "auto":
 		switch {
 		case given.text == "auto" && gpus > 0:
-			set.Offer(gpus, origin+": GPUs visible here")
+			set.Offer(gpus, origin+": the GPUs that it can see")
 		case given.text == "auto" && gpus < 0:
 			set.Unknown(origin + ": the number of visible GPUs is not known; give --nproc")
 		case cpus > 0:
