@@ -20,6 +20,7 @@ const (
 // Limit is how long a test may wait for something that should happen at once: half of what is left of the time that the whole test
 // binary has (go test -timeout). A machine under load fails no test then, and one that hangs fails while there is time for the others.
 func Limit(t testing.TB) time.Duration {
+	t.Helper()
 	timed, ok := t.(interface{ Deadline() (time.Time, bool) })
 	if !ok {
 		return unlimited
@@ -32,7 +33,10 @@ func Limit(t testing.TB) time.Duration {
 }
 
 // Over fires when the limit is reached.
-func Over(t testing.TB) <-chan time.Time { return time.After(Limit(t)) }
+func Over(t testing.TB) <-chan time.Time {
+	t.Helper()
+	return time.After(Limit(t))
+}
 
 // Until waits for what nobody announces, and fails the test when it never comes.
 func Until(t testing.TB, what string, holds func() bool) {

@@ -70,7 +70,8 @@ func TestForms(t *testing.T) {
 	for _, f := range readForms(t) {
 		log := scanText(t, f.text)
 		d := Diagnose(log, NoFacts())
-		if !slices.Contains(f.causes, d.Cause) && !(d.Cause == NoCause && slices.Contains(f.causes, NotOOM)) { // the forms do not tell another cause from none
+		none := d.Cause == NoCause && slices.Contains(f.causes, NotOOM) // the forms do not tell another cause from none
+		if !slices.Contains(f.causes, d.Cause) && !none {
 			t.Errorf("%s: %s, want %v; %s", f.name, d.Cause, f.causes, d.Summary)
 		}
 		got := map[string]string{"rank": strconv.Itoa(d.Rank), "gpu": strconv.Itoa(d.GPU), "stage": d.Stage}

@@ -101,6 +101,7 @@ func (f *filler) fill(v reflect.Value, depth int) {
 		if v.Type() == reflect.TypeFor[error]() {
 			v.Set(reflect.ValueOf(errors.New(f.text())))
 		}
+	default:
 	}
 }
 
@@ -172,7 +173,7 @@ func harm(text []byte, format string) string {
 	}
 	for line := range strings.Lines(string(text)) {
 		bare := strings.TrimLeftFunc(line, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) || unicode.IsMark(r) })
-		if strings.HasPrefix(bare, "::") && !(format == "github" && ours.MatchString(line)) {
+		if isOurs := format == "github" && ours.MatchString(line); strings.HasPrefix(bare, "::") && !isOurs {
 			return "a workflow command: " + line
 		}
 		for _, old := range []string{"##[", "##vso[", "##teamcity["} {

@@ -116,6 +116,7 @@ func deathCase(d *oom.Diagnosis) Case {
 	case oom.NoCause:
 		c.Status = checklists.Skip
 		return c
+	default:
 	}
 	var todo []string
 	for _, r := range d.Remedies {
