@@ -187,20 +187,18 @@ func (p *prepared) gpuCount(declared *estimate.Hardware) int {
 	return -1
 }
 
-// declaredHardware is what --gpu or --gpu-memory name; nil when neither was given.
+// declaredHardware is what --gpu and --gpu-memory name, the second more exactly; nil when neither was given.
 func declaredHardware(c *cli.Context) (*estimate.Hardware, error) {
-	if c.IsSet("gpu-memory") {
-		total, err := sizeFlag(c, "gpu-memory")
-		if err != nil {
-			return nil, err
-		}
-		return &estimate.Hardware{
-			Kind: "cuda", Name: "GPU with " + c.String("gpu-memory"), TotalBytes: total,
-			ContextBytes: -1, NCCLBytes: -1, Origin: "flag --gpu-memory " + c.String("gpu-memory"),
-		}, nil
+	total, err := sizeFlag(c, "gpu-memory")
+	if err != nil {
+		return nil, err
 	}
+	memory := "flag --gpu-memory " + c.String("gpu-memory")
 	if !c.IsSet("gpu") {
-		return nil, nil
+		if total < 0 {
+			return nil, nil
+		}
+		return &estimate.Hardware{Kind: "cuda", Name: "GPU with " + c.String("gpu-memory"), TotalBytes: total, ContextBytes: -1, NCCLBytes: -1, Origin: memory}, nil
 	}
 	spec, count, err := gpu.Lookup(c.String("gpu"))
 	if err != nil {
@@ -208,6 +206,9 @@ func declaredHardware(c *cli.Context) (*estimate.Hardware, error) {
 	}
 	h := specHardware(spec)
 	h.Count, h.Origin = count, "flag --gpu "+c.String("gpu")
+	if total >= 0 {
+		h.TotalBytes, h.Origin = total, h.Origin+", "+memory
+	}
 	return &h, nil
 }
 
