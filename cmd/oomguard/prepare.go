@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -187,11 +188,17 @@ func (p *prepared) gpuCount(declared *estimate.Hardware) int {
 	return -1
 }
 
+// leastGPU is less than any GPU that trains has.
+const leastGPU = 256 << 20
+
 // declaredHardware is what --gpu and --gpu-memory name, the second more exactly; nil when neither was given.
 func declaredHardware(c *cli.Context) (*estimate.Hardware, error) {
 	total, err := sizeFlag(c, "gpu-memory")
 	if err != nil {
 		return nil, err
+	}
+	if total >= 0 && total < leastGPU {
+		return nil, usagef("--gpu-memory %s: no GPU has so little; is %sGB meant?", c.String("gpu-memory"), strings.TrimRight(c.String("gpu-memory"), " bBiIkKmMgG"))
 	}
 	memory := "flag --gpu-memory " + c.String("gpu-memory")
 	if !c.IsSet("gpu") {

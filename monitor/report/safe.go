@@ -91,7 +91,26 @@ func disarm(line string) string {
 // shown is a page whose texts are safe to show; show alone makes one.
 type shown struct{ blocks []Block }
 
-func show(page Page) shown { return shown{page.mapped(Line, Lines)} }
+func show(page Page) shown {
+	split := make(Page, len(page))
+	for i, b := range page {
+		if list, ok := b.(List); ok {
+			b = list.split()
+		}
+		split[i] = b
+	}
+	return shown{split.mapped(Line, Lines)}
+}
+
+// split makes lines below an item of those that its text has: an error may have several, and below an item they are taken for nothing else.
+func (l List) split() List {
+	out := make(List, len(l))
+	for i, item := range l {
+		lines := strings.Split(strings.TrimRight(item.Text, "\n"), "\n")
+		out[i] = Paragraph{Text: lines[0], Tone: item.Tone, Below: append(lines[1:len(lines):len(lines)], item.Below...)}
+	}
+	return out
+}
 
 // shownSuite is the same for verdicts.
 type shownSuite struct{ Suite }

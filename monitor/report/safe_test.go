@@ -208,13 +208,17 @@ func around(text string, r rune) string {
 	return strings.ToValidUTF8(text[max(0, i-60):min(len(text), i+60)], "?")
 }
 
-// TestNewlinesInCells: a cell, a heading and a line of a list stay one line; the newline is shown.
+// TestNewlinesInCells: a cell, a heading and a paragraph stay one line, and the newline is shown; an item of a list has its lines below it.
 func TestNewlinesInCells(t *testing.T) {
 	d := Devices{Snapshot: gpu.Snapshot{Devices: []gpu.Device{{Name: "H100\n  0  forged", Note: "x"}}}}
 	for format, lines := range map[string]int{"text": 3, "markdown": 5} {
 		if got := write(t, format, d, Style{}); strings.Count(got, "\n") != lines {
 			t.Errorf("%s:\n%s", format, got)
 		}
+	}
+	missing := Run{Missing: []string{"2 errors occurred:\n\t* one\n\t* two\n"}}
+	if got := write(t, "text", missing, Style{}); !strings.Contains(got, "- 2 errors occurred:\n   * one\n   * two\nrun folder: ") {
+		t.Errorf("%s", got)
 	}
 	run := Run{Command: []string{"torchrun", "a\nb", "\x1b[2J", "\u202ex", "\xff", "it's"}, Exit: nil}
 	if got := write(t, "text", run, Style{}); !strings.Contains(got, `command: torchrun $'a\nb' $'\x1b[2J' $'\u202ex' $'\xff' 'it'\''s'`+"\n") {
