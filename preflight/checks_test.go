@@ -300,7 +300,7 @@ func TestRefusedOutcomeText(t *testing.T) {
 
 // TestVerdictsAgree: where headroom fails, no other check of the same estimate is content, and on a machine without a GPU none speaks of one.
 func TestVerdictsAgree(t *testing.T) {
-	list, err := checklists.Load("pretraining", os.ReadFile)
+	list, err := checklists.Load("pretraining", files.Read)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"oomguard/internal/patience"
 )
 
 // record puts a run folder in place as another user may have left it: a run.json without an end, and one rank that is gone.
@@ -244,12 +246,12 @@ func TestReportOfALiveRun(t *testing.T) {
 		"RANK=0 LOCAL_RANK=0 python "+script+" first; while ! [ -e go ]; do sleep 0.05; done; RANK=0 LOCAL_RANK=0 python "+script+" second")
 	check(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	waitFor(t, "the first process to end", func() bool {
+	patience.Until(t, "the first process to end", func() bool {
 		_, err := os.Stat(filepath.Join(b.dir, "first"))
 		return err == nil
 	})
 	var private string
-	waitFor(t, "its end to be recorded", func() bool {
+	patience.Until(t, "its end to be recorded", func() bool {
 		paths, _ := filepath.Glob(filepath.Join(b.dir, "runs", "*", "stages", "*.jsonl"))
 		if len(paths) != 1 {
 			return false
@@ -308,7 +310,7 @@ func TestLeftOverOfAKilledRun(t *testing.T) {
 	check(t, cmd.Start())
 	writer.Close()
 	var pid int
-	waitFor(t, "the command to run", func() bool {
+	patience.Until(t, "the command to run", func() bool {
 		data, _ := os.ReadFile(filepath.Join(b.dir, "pid"))
 		_, err := fmt.Sscan(string(data), &pid)
 		return err == nil
@@ -331,7 +333,7 @@ func TestLeftOverOfAKilledRun(t *testing.T) {
 		t.Errorf("report:\n%s", r.stdout)
 	}
 	check(t, syscall.Kill(pid, syscall.SIGKILL))
-	waitFor(t, "the left-over to be cleared away", func() bool {
+	patience.Until(t, "the left-over to be cleared away", func() bool {
 		if r := b.run(b.exe, "run", "--dir", "others", "--", "true"); r.status != 0 {
 			t.Fatalf("another run: status %d\n%s", r.status, r.stderr)
 		}

@@ -3,7 +3,6 @@ package report
 import (
 	"encoding/json"
 	"regexp"
-	"slices"
 	"sync"
 )
 
@@ -81,9 +80,10 @@ func (d Cleaned) Suite() Suite {
 		return Suite{}
 	}
 	s := judged.Suite()
-	cases := slices.Clone(s.Cases)
-	for i := range cases {
-		cases[i].Detail, cases[i].Remedy = d.clean(cases[i].Detail), d.clean(cases[i].Remedy)
+	cases := make([]Case, len(s.Cases))
+	for i, c := range s.Cases {
+		c.ID, c.Title, c.Detail, c.Remedy = d.clean(c.ID), d.clean(c.Title), d.clean(c.Detail), d.clean(c.Remedy)
+		cases[i] = c
 	}
-	return Suite{Name: s.Name, Cases: cases}
+	return Suite{Name: d.clean(s.Name), Cases: cases}
 }

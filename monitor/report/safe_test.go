@@ -131,6 +131,23 @@ func FuzzHostileText(f *testing.F) {
 	})
 }
 
+// TestCleanReachesEveryText: what takes secrets and names out of a document sees every text that a format shows.
+func TestCleanReachesEveryText(t *testing.T) {
+	for _, d := range documents() {
+		(&filler{texts: []string{"SECRET", "SECRET\nSECRET"}}).fill(reflect.ValueOf(d).Elem(), 0)
+		clean := Clean(d, func(text string) string { return strings.ReplaceAll(text, "SECRET", "x") })
+		for _, format := range Formats() {
+			if Supports(format, d) != nil || format == "json" { // in JSON the names of fields stay
+				continue
+			}
+			if got := write(t, format, clean, Style{}); strings.Contains(got, "SECRET") {
+				at := strings.Index(got, "SECRET")
+				t.Errorf("%T in %s: %s", d, format, got[max(0, at-100):at+6])
+			}
+		}
+	}
+}
+
 func tryFormats(t *testing.T, d Document, redacted bool) {
 	t.Helper()
 	both := []Document{d}
