@@ -46,12 +46,17 @@ func (t *sourceText) optimizerCalls() []foundCall {
 // only is the call among several that is certain: the only one, or the only one without an open condition.
 func only(calls []foundCall) (foundCall, bool) {
 	if len(calls) > 1 {
-		calls = slices.DeleteFunc(calls, func(c foundCall) bool { return !c.sure })
+		calls = certain(calls)
 	}
 	if len(calls) != 1 {
 		return foundCall{}, false
 	}
 	return calls[0], true
+}
+
+// certain are the calls that no open condition guards. The list that it is given belongs to its caller and stays as it is.
+func certain(calls []foundCall) []foundCall {
+	return slices.DeleteFunc(slices.Clone(calls), func(c foundCall) bool { return !c.sure })
 }
 
 // readLoop reads a script with a loop of its own, below its command line.

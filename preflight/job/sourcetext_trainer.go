@@ -235,7 +235,7 @@ func (r *reader) takeOption(name string) {
 func (r *reader) configurationInSource() {
 	calls := r.source.trainerCalls("Config", "Arguments")
 	if len(calls) > 1 { // one for each branch, or one that another task uses
-		calls = slices.DeleteFunc(calls, func(c foundCall) bool { return !c.sure })
+		calls = certain(calls)
 	}
 	if len(calls) > 1 {
 		why := fmt.Sprintf("%s and %s both make a configuration", calls[0].origin(), calls[1].origin())

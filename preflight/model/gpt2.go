@@ -89,7 +89,7 @@ func codeGen(c *config) *blueprint {
 	b := gptJ(c)
 	h := b.Hidden
 	for i := range b.blocks {
-		b.blocks[i].Tensors = slices.DeleteFunc(b.blocks[i].Tensors, func(t Tensor) bool { return t.Module == "q_proj" || t.Module == "k_proj" || t.Module == "v_proj" })
+		b.blocks[i].Tensors = slices.DeleteFunc(slices.Clone(b.blocks[i].Tensors), func(t Tensor) bool { return t.Module == "q_proj" || t.Module == "k_proj" || t.Module == "v_proj" })
 		b.blocks[i].Tensors = append(b.blocks[i].Tensors, within("h.*.", linear("attn.qkv_proj", h, 3*h, false))...)
 	}
 	return b

@@ -151,7 +151,7 @@ func (w *Weights) readIndexed(path string) error {
 		for _, t := range w.Tensors[before:] {
 			there[t.Name] = true
 		}
-		absent := slices.DeleteFunc(shards[name], func(tensor string) bool { return there[tensor] })
+		absent := slices.DeleteFunc(slices.Clone(shards[name]), func(tensor string) bool { return there[tensor] })
 		if len(absent) > 0 {
 			w.Problems = append(w.Problems, fmt.Sprintf("%s: %d tensors that the index places there are not in it (%s): download shards and index again",
 				filepath.Join(filepath.Dir(path), name), len(absent), few(absent)))

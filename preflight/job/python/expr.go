@@ -56,6 +56,7 @@ func (p *parser) expression() *Expr {
 		p.expression()
 		return unknown(line, "a starred value")
 	}
+	before := len(p.file.Calls)
 	e := p.binary(weakest)
 	if p.op(":=") {
 		value := p.expression()
@@ -67,11 +68,23 @@ func (p *parser) expression() *Expr {
 	if !p.word("if") {
 		return e
 	}
+	chosen := len(p.file.Calls)
 	test := p.binary(weakest)
 	if !p.word("else") {
 		return unknown(line, "a filter")
 	}
-	return &Expr{Kind: Operation, Text: "if", Line: line, Items: []*Expr{test, e, p.expression()}}
+	guard(p.file.Calls[before:chosen], Condition{Test: test})
+	chosen = len(p.file.Calls)
+	other := p.expression()
+	guard(p.file.Calls[chosen:], Condition{Test: test, Negated: true})
+	return &Expr{Kind: Operation, Text: "if", Line: line, Items: []*Expr{test, e, other}}
+}
+
+// guard puts calls that were read already behind a condition.
+func guard(calls []*Call, c Condition) {
+	for _, call := range calls {
+		call.Conditions = append(slices.Clip(call.Conditions), c)
+	}
 }
 
 // lambda reads the body, and reports whether it has no parameters.

@@ -69,7 +69,7 @@ func (s Scope) stored(name string, at Place, list []Keyword, complete bool) ([]K
 		} else if value != nil {
 			value = s.Resolve(value, a.Place)
 		}
-		list = append(slices.DeleteFunc(list, func(k Keyword) bool { return k.Name == text }), Keyword{text, value})
+		list = append(slices.DeleteFunc(slices.Clone(list), func(k Keyword) bool { return k.Name == text }), Keyword{text, value})
 	}
 	return list, complete
 }
