@@ -36,6 +36,7 @@ func (r *reader) readBatchOfDeepSpeed() {
 	case r.deepspeed.filled:
 		r.matchTrainer(micro, "per_device_train_batch_size", trainerMicroBatch, shrinks)
 		r.matchTrainer(accum, "gradient_accumulation_steps", trainerGradAccum, false)
+	case r.family.foreign: // what the file leaves out, the program fills
 	case !micro.auto && !accum.auto && !train.auto:
 		r.completeBatch(micro, accum, train, world)
 	}

@@ -154,6 +154,9 @@ func (r *reader) checkAuto(d *deepspeedFile) {
 
 // contradiction is a problem at a place of a file that also ends the job.
 func (r *reader) contradiction(at *document.Node, format string, values ...any) {
+	if r.family.foreign { // it may change the file before it uses it
+		return
+	}
 	err := fmt.Errorf("%s: "+format, append([]any{at.Origin()}, values...)...)
 	r.fail(err.Error(), at.Origin())
 	r.problem(err)
@@ -161,6 +164,10 @@ func (r *reader) contradiction(at *document.Node, format string, values ...any) 
 
 func (r *reader) readStage(d *deepspeedFile) {
 	zero := d.doc.Get("zero_optimization")
+	if n := zero.Get("stage"); r.family.foreign && (n == nil || n.Auto()) {
+		r.job.Sharding.Unknown(d.file + " names no stage; give --sharding")
+		return
+	}
 	stage := int64(0)
 	origin := d.file + ": no zero_optimization.stage, DeepSpeed's default is 0"
 	if n := zero.Get("stage"); n != nil && !n.Auto() {
@@ -256,7 +263,7 @@ func (r *reader) readHalf(d *deepspeedFile) {
 // and AdamW, its CPU Adam when the optimizer is offloaded (deepspeed/runtime/engine.py, _configure_basic_optimizer).
 func (r *reader) readDeepSpeedOptimizer(d *deepspeedFile) {
 	n := d.doc.Get("optimizer", "type")
-	if n == nil {
+	if n == nil || r.family.foreign { // an optimizer of the program's own would win
 		return
 	}
 	kind, err := n.Text()

@@ -74,6 +74,10 @@ func (r *reader) deriveSharding() {
 	if j.Sharding.Known || r.fsdp || r.shardingLost != "" || r.blocked != "" || r.family.framework == "deepspeed" {
 		return
 	}
+	if r.family.foreign && !r.meshFromLauncher() {
+		j.Sharding.Unknown(r.family.origin + "; give --sharding")
+		return
+	}
 	one := j.WorldSize.Known && j.WorldSize.Value == 1
 	hf := r.family.huggingFace() && !r.on("use_cpu") && !r.on("no_cuda") && !r.onVariable("ACCELERATE_USE_CPU") // DataParallel is for GPUs
 	switch {
@@ -86,6 +90,10 @@ func (r *reader) deriveSharding() {
 		j.Sharding.Unknown("Trainer in one process uses DataParallel when several GPUs are visible, and their number is not known; give --sharding")
 	case one:
 		j.Sharding.Offer("none", "one process")
+	case r.meshFromLauncher():
+		j.Sharding.Offer("ddp", j.Launcher.Value+" names no engine, and wraps the model in DDP")
+	case r.undecided() != "":
+		j.Sharding.Unknown(r.undecided() + "; give --sharding")
 	case hf:
 		j.Sharding.Offer("ddp", "Trainer with several processes and neither --deepspeed nor --fsdp")
 	default:
@@ -96,13 +104,16 @@ func (r *reader) deriveSharding() {
 // deriveParallelism fills the sizes that nothing names.
 func (r *reader) deriveParallelism() {
 	j := r.job
-	const origin = "nothing names one"
+	origin, open := "nothing names one", r.family.foreign
+	if r.meshFromLauncher() {
+		origin, open = j.Launcher.Value+" names none", false
+	}
 	for _, size := range []*Setting[int]{&j.TP, &j.PP, &j.CP, &j.EP} {
-		if size.Origin == "" { // otherwise it is named, but not known
+		if size.Origin == "" && !open { // otherwise it is named, but not known
 			size.Offer(1, origin)
 		}
 	}
-	if r.shardingLost == "" && j.Offload.Origin == "" {
+	if r.shardingLost == "" && j.Offload.Origin == "" && !open {
 		j.Offload.Offer(Offload{Optimizer: "none", Params: "none"}, origin)
 	}
 	if j.Sharding.Known && !strings.HasPrefix(j.Sharding.Value, "fsdp") {
@@ -191,8 +202,8 @@ func (r *reader) deriveAdapter() {
 		j.Method.Unknown(r.blocked)
 	case method != "lora":
 		j.Method.Unknown("quantised weights are trained through adapters, and none are named; give --method")
-	case r.scriptUnseen():
-		j.Method.Unknown("the script decides, and it cannot be read here; give --method")
+	case r.methodUndecided() != "":
+		j.Method.Unknown(r.methodUndecided() + "; give --method")
 	case !r.family.huggingFace() && j.Method.Origin != "": // named, but not known
 	case r.namesAdapters() != "":
 		j.Method.Unknown(r.namesAdapters() + ": the script may train adapters of its own; give --method")
@@ -203,7 +214,7 @@ func (r *reader) deriveAdapter() {
 	if adapted && j.Method.Value == "qlora" {
 		j.Quant.Offer(&Quant{Method: "bnb", Bits: 4, Type: "nf4", Storage: "uint8"}, "assumed for "+j.Method.Origin+": nf4 without nested scales")
 	}
-	if r.blocked == "" {
+	if r.blocked == "" && r.methodUndecided() == "" {
 		j.Quant.Offer(nil, "no quantisation named")
 	}
 	switch {
@@ -212,11 +223,6 @@ func (r *reader) deriveAdapter() {
 	case j.Method.Known:
 		j.LoRA.Offer(nil, "no LoRA adapters: method "+j.Method.Value)
 	}
-}
-
-// scriptUnseen reports that a script of which nothing is known decides what is trained: its name tells no task, its text is not here.
-func (r *reader) scriptUnseen() bool {
-	return r.family.framework == "custom" && r.job.Task.Value == "" && r.sourceText() == nil
 }
 
 func firstKnown(list ...Named) Named {
@@ -356,14 +362,16 @@ func (r *reader) deriveReentrant() {
 // deriveRest fills what has one value unless something names another.
 func (r *reader) deriveRest() {
 	j := r.job
+	if r.family.foreign {
+		r.leaveRest()
+		return
+	}
 	j.WillFail.Offer("", "nothing found")
 	switch task := j.Task.Value; {
 	case task == "dpo" || task == "kto" || task == "grpo" || task == "ppo":
 		j.RefModel.Unknown("the script decides whether " + task + " holds a second model, and it cannot be read here")
 	case r.family.huggingFace(), len(j.Argv) == 0:
 		j.RefModel.Offer(false, "nothing names a reference model")
-	case r.scriptUnseen():
-		j.RefModel.Unknown("the script decides, and it cannot be read here")
 	case j.RefModel.Origin != "": // named, but not known
 	default:
 		j.RefModel.Offer(false, "assumed: nothing names a reference model")

@@ -29,12 +29,32 @@ func recogniseLightning(r *reader) (family, bool) {
 		before := r.job.Problems
 		doc := r.classArguments(words).doc
 		r.job.Problems = before
-		found = doc.Get("trainer") != nil && doc.Get("model") != nil
+		found = doc.Get("model") != nil && lightningTrainer(doc.Get("trainer"))
+	}
+	if t := r.sourceText(); t != nil && t.unseen() == "" && !t.requires("lightning") && !t.requires("pytorch_lightning") {
+		return family{}, false
 	}
 	if !found || r.job.Framework.Known {
 		return family{}, false
 	}
 	return family{framework: "lightning", origin: "arguments of Lightning CLI"}, true
+}
+
+// lightningTrainer reports whether a section is for Lightning's Trainer: not every file with a trainer and a model is.
+func lightningTrainer(section *document.Node) bool {
+	fields, ok := map[string]*document.Node(nil), false
+	if section != nil {
+		fields, ok = section.Value.(map[string]*document.Node)
+	}
+	for name := range fields {
+		ok = ok && containsWord(`accelerator strategy devices num_nodes precision logger callbacks fast_dev_run max_epochs min_epochs max_steps min_steps max_time
+			limit_train_batches limit_val_batches limit_test_batches limit_predict_batches overfit_batches val_check_interval check_val_every_n_epoch
+			num_sanity_val_steps log_every_n_steps enable_checkpointing enable_progress_bar enable_model_summary accumulate_grad_batches gradient_clip_val
+			gradient_clip_algorithm deterministic benchmark inference_mode use_distributed_sampler profiler detect_anomaly barebones plugins sync_batchnorm
+			reload_dataloaders_every_n_epochs default_root_dir enable_autolog_hparams model_registry gpus amp_backend amp_level auto_lr_find
+			auto_scale_batch_size auto_select_gpus replace_sampler_ddp resume_from_checkpoint move_metrics_to_cpu`, name)
+	}
+	return ok && len(fields) > 0
 }
 
 func (r *reader) readLightning() {

@@ -23,10 +23,10 @@ func recogniseLlamafactory(r *reader) (family, bool) {
 	case strings.HasPrefix(slashes, "/-m llamafactory.") || strings.HasSuffix(slashes, "/llamafactory/launcher.py"):
 		f.origin = script + " is LLaMA-Factory's"
 	case strings.HasSuffix(slashes, "/train.py") || strings.HasSuffix(slashes, "/train_bash.py"):
-		if !r.mentions("stage", "finetuning_type") {
+		if !r.mentions("finetuning_type") && !(r.mentions("stage") && r.mentions("template", "cutoff_len", "dataset_dir")) {
 			return f, false
 		}
-		f.origin = "the arguments have LLaMA-Factory's stage and finetuning_type"
+		f.origin = "the arguments are LLaMA-Factory's"
 	default:
 		return f, false
 	}

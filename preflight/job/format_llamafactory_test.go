@@ -108,7 +108,7 @@ func TestLLaMAFactoryCommand(t *testing.T) {
 		{"USE_V1=1 llamafactory-cli train c.yaml", 2, "sharding=unknown micro_batch=unknown"},
 		{"llamafactory-cli export c.yaml", 2, "script=unknown"},
 		{"torchrun --nproc_per_node 2 src/train.py c.yaml", 2, "framework=llamafactory world_size=2 method=lora"},
-		{"torchrun --nproc_per_node 2 src/train.py v.yaml", 2, "framework=custom"},
+		{"torchrun --nproc_per_node 2 src/train.py v.yaml", 2, "framework=unknown"},
 		{"torchrun --nproc_per_node 2 src/train_bash.py --stage sft --finetuning_type full --output_dir o", 2, "framework=llamafactory method=full"},
 	}
 	for _, tt := range tests {

@@ -10,7 +10,8 @@ import (
 // Megatron-LM, whose training programs (pretrain_gpt.py and those made after it) take everything on the command line
 // (megatron/training/arguments.py of core_v0.13.1; options of later releases are named where they are read).
 
-// recogniseMegatron judges by options that no other framework spells so.
+// recogniseMegatron judges by the program, pretrain_gpt.py and those made after it, and by options of Megatron-LM: frameworks that train
+// through it take the same options in programs of their own, which give them another meaning.
 func recogniseMegatron(r *reader) (family, bool) {
 	given := func(option string) bool {
 		return slices.ContainsFunc(r.job.ScriptArgs, func(word string) bool {
@@ -25,8 +26,8 @@ func recogniseMegatron(r *reader) (family, bool) {
 		}
 	}
 	base := strings.TrimSuffix(filepath.Base(r.job.Script.Value), ".py")
-	named := strings.HasPrefix(base, "pretrain_") && (count > 0 || given("--use-checkpoint-args") || given("--yaml-cfg"))
-	if !named && count < 2 && !given("--tensor-model-parallel-size") {
+	enough := count > 0 || given("--use-checkpoint-args") || given("--yaml-cfg")
+	if t := r.sourceText(); t != nil && !t.requires("megatron") || !strings.HasPrefix(base, "pretrain_") || !enough {
 		return family{}, false
 	}
 	task := "pretrain"

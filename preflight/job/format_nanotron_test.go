@@ -41,8 +41,8 @@ func TestNanotron(t *testing.T) {
 		{"instructions", config + "data_stages:\n- name: s\n  start_training_step: 1\n  data:\n    dataset:\n      sft_dataloader: true\n", map[string]string{"task": "sft"}, ""},
 		{"padded vocabulary", change("make_vocab_size_divisible_by: 1", "make_vocab_size_divisible_by: 1000"), map[string]string{"model_params": "2424326144"}, ""}, // 2420754432 + (130000 - 128256) x 2048: rounded up to a multiple of 1000 x tp 2
 		{"experts", change("    vocab_size", "    moe_config:\n      num_experts: 8\n    vocab_size"), map[string]string{"model_params": "unknown: --params N gives a lower bound"}, ""},
-		{"broken", "parallelism: [\n", map[string]string{"tp": "unknown: could not be read"}, ""},
-		{"another tool's", "a: 1\n", map[string]string{"tp": "unknown: missing"}, "no section"},
+		{"broken", "parallelism: [\n", map[string]string{"framework": "unknown: not a program that oomguard knows"}, ""},
+		{"another tool's", "a: 1\n", map[string]string{"framework": "unknown: not a program that oomguard knows", "tp": "unknown: "}, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			j := scriptJob(t, map[string]string{"c.yaml": row.config}, 8, "nanotron=0.4", "torchrun --nproc_per_node=8 run_train.py --config-file=c.yaml")

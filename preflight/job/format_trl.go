@@ -46,19 +46,22 @@ func recogniseTRL(r *reader) (family, bool) {
 	script := r.job.Script.Value
 	program, sure := trlProgram(script)
 	f := family{framework: "trl", trainer: true, fields: trlFields}
-	if program != "" && (sure || !isFile(r.path(script))) {
+	t := r.sourceText()
+	switch {
+	case sure:
 		f.origin = program + " is a script of TRL"
-	} else {
+	case t == nil:
+		if _, all := r.argumentNames(f); program == "" || !all {
+			return f, false
+		}
+		f.origin = program + " is an example of TRL"
+	default:
 		base := strings.TrimSuffix(filepath.Base(script), ".py")
 		_, known := trlTasks()[base]
-		unseen := !isFile(r.path(script)) && strings.HasSuffix(script, ".py") && containsWord("sft dpo kto grpo rloo reward", base)
-		if !unseen && (!known || !r.scriptImports("trl") || r.parsesItself()) {
+		if does, _ := t.trainerProgram(); !known || trlTasks()[does] != trlTasks()[base] || r.parsesItself() {
 			return f, false
 		}
 		program, f.origin = base, script+" imports trl"
-		if unseen {
-			f.origin = "taken for a copy of TRL's script by its name " + base + ".py; the file is not here"
-		}
 	}
 	f.program, f.task = program, trlTasks()[program]
 	return f, true

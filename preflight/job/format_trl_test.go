@@ -143,11 +143,14 @@ func TestTRLCommand(t *testing.T) {
 	}
 }
 
-// A script of the name alone is TRL's only when it imports trl.
+// A script of the name alone is TRL's only when it makes a trainer of TRL's.
 func TestTRLScripts(t *testing.T) {
 	dir := write(t, models(t), "sft.py", "import trl\n")
+	write(t, dir, "kto.py", "from trl import KTOConfig, KTOTrainer, ModelConfig, ScriptArguments, TrlParser\nparser = TrlParser((ScriptArguments, KTOConfig, ModelConfig))\nKTOTrainer(args=parser.parse_args_and_config()[1]).train()\n")
+	write(t, dir, "rloo.py", "try:\n    from trl import RLOOTrainer\nexcept ImportError:\n    RLOOTrainer = None\nRLOOTrainer(model).train()\n")
 	write(t, dir, "dpo.py", "import torch\n")
-	for script, want := range map[string]string{"trl/scripts/sft.py": "trl", "-m trl.scripts.kto": "trl", "examples/scripts/sft.py": "trl", "sft.py": "trl", "dpo.py": "custom", "scripts/grpo.py": "trl", "scripts/ppo.py": "custom"} {
+	for script, want := range map[string]string{"trl/scripts/sft.py": "trl", "-m trl.scripts.kto": "trl", "examples/scripts/sft.py": "trl", "sft.py": "unknown", "kto.py": "trl", "rloo.py": "unknown", "dpo.py": "unknown",
+		"scripts/grpo.py": "unknown", "scripts/ppo.py": "unknown"} {
 		check(t, readFamily(dir, "trl=0.19.1", "torchrun "+script+" --beta 0.1", 1), "framework="+want)
 	}
 }

@@ -28,7 +28,10 @@ func unslothTargets() []string {
 
 func recogniseUnsloth(r *reader) (family, bool) {
 	t := r.sourceText()
-	if t == nil || !t.files[0].ImportsModule("unsloth") {
+	if t == nil || !t.files[0].RequiresModule("unsloth") {
+		return family{}, false
+	}
+	if loads := t.calls(methodsOf(unslothClasses(), "from_pretrained")...); len(loads) == 0 || !loads[0].sure {
 		return family{}, false
 	}
 	f := family{framework: "unsloth", trainer: true, readsJSON: true, ownScript: true, fields: sourceFields, origin: t.files[0].Name + " imports unsloth"}

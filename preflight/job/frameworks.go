@@ -37,15 +37,17 @@ func frameworks() []framework {
 		{name: "hf-trainer", recognise: byScript("hf-trainer"), read: (*reader).readTrainer, defaults: (*reader).trainerDefaults},
 		{name: "custom", recognise: byScript("custom"), read: (*reader).readTrainer, defaults: (*reader).noTrainerDefaults},
 		{name: "", recognise: recogniseSource, read: (*reader).readOwnScript, defaults: (*reader).sourceDefaults},
-		{name: "", recognise: func(r *reader) (family, bool) { return r.familyByArguments(), true }, read: (*reader).readTrainer, defaults: (*reader).trainerDefaults},
+		{name: "deepspeed", recognise: recogniseNativeDeepSpeed, read: (*reader).readTrainer},
+		{name: "hf-trainer", recognise: recogniseArguments, read: (*reader).readTrainer, defaults: (*reader).trainerDefaults},
+		{name: "", recognise: recogniseForeign, read: (*reader).readForeign},
 	}
 }
 
-// byScript recognises a framework by the script's name alone.
+// byScript recognises a published script by its name, and by its text or its arguments.
 func byScript(name string) func(*reader) (family, bool) {
 	return func(r *reader) (family, bool) {
 		f := familyOf(r.job.Script.Value)
-		return f, f.framework == name
+		return f, f.framework == name && f.suits(r)
 	}
 }
 
@@ -58,7 +60,12 @@ func (r *reader) readScriptArguments() {
 	if r.framework.read == nil { // none could be told, by a fault of ours
 		return
 	}
-	r.job.Framework.Offer(r.family.framework, r.family.origin)
+	if r.family.foreign {
+		r.job.Framework.Unknown(r.family.origin)
+	} else {
+		r.job.Framework.Offer(r.family.framework, r.family.origin)
+	}
+	r.judgeProcesses()
 	if r.family.task != "" {
 		r.job.Task.Offer(r.family.task, r.family.origin)
 	}

@@ -339,7 +339,7 @@ func (r *reader) readPrecision() {
 	}
 	j.Precision.Offer(mixed, origin)
 	r.offerAutocast(mixed, origin)
-	if r.family.framework == "custom" && r.deepspeed == nil && !r.fsdp {
+	if (r.family.framework == "custom" || r.family.foreign) && r.deepspeed == nil && !r.fsdp {
 		j.MasterFP32.Offer(false, "autocast keeps no second copy of the weights")
 	}
 	if zero := j.Sharding; zero.Known && strings.HasPrefix(zero.Value, "zero") && r.family.huggingFace() {

@@ -86,6 +86,14 @@ func removedTrainingFields() []removedField {
 // argumentKinds are the options of the script that is read: everybody's and those of its own framework.
 func (r *reader) argumentKinds() map[string]argumentKind {
 	kinds := map[string]argumentKind{}
+	switch {
+	case r.family.foreign:
+		universalFields().addTo(kinds)
+		return kinds
+	case r.family.only != nil:
+		r.family.only().addTo(kinds)
+		return kinds
+	}
 	trainingFields().addTo(kinds)
 	if r.family.fields != nil {
 		r.family.fields(r).addTo(kinds)

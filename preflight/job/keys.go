@@ -296,7 +296,7 @@ func (r *reader) readOwnFlags() {
 		if !given {
 			continue
 		}
-		if err := k.give(r, "--"+k.Flag, text, "flag --"+k.Flag); err != nil {
+		if err := k.give(r, "--"+k.Flag, text, ownFlag+k.Flag); err != nil {
 			r.problem(err)
 		}
 	}

@@ -214,10 +214,10 @@ func TestProcesses(t *testing.T) {
 		{name: "no python and module", argv: "torchrun --no-python -m a", nproc: 1, nnodes: 1, script: "-m a", origin: "default of torchrun", fails: "at the same time"},
 		{name: "an option of a newer torch", argv: "torchrun --new-thing 3 a.py --x", nproc: 1, nnodes: 1, script: "a.py", origin: "default of torchrun"},
 		{name: "a flag of a newer torch", argv: "torchrun --new-flag a.py --x", nproc: 1, nnodes: 1, script: "a.py", origin: "default of torchrun"},
-		{name: "plain", argv: "python -u a.py", nproc: 1, nnodes: 1, script: "a.py", origin: "plain python starts one process"},
-		{name: "plain module", argv: "python -m pkg.train", nproc: 1, nnodes: 1, script: "-m pkg.train", origin: "plain python starts one process"},
-		{name: "executable script", argv: "./a.py --x", nproc: 1, nnodes: 1, script: "./a.py", origin: "plain python starts one process"},
-		{name: "code", argv: "python -c pass", nproc: 1, nnodes: 1, script: "-c", origin: "plain python starts one process"},
+		{name: "plain", argv: "python -u a.py", script: "a.py", origin: "may start processes itself"},
+		{name: "plain module", argv: "python -m pkg.train", script: "-m pkg.train", origin: "may start processes itself"},
+		{name: "executable script", argv: "./a.py --x", script: "./a.py", origin: "may start processes itself"},
+		{name: "code", argv: "python -c pass", script: "-c", origin: "may start processes itself"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -149,7 +149,9 @@ func (r *reader) fail(why, origin string) {
 		r.problem(errors.New(why))
 		return
 	}
-	r.job.WillFail.Offer(why, origin)
+	if !r.family.foreign { // a program that is not known has rules of its own
+		r.job.WillFail.Offer(why, origin)
+	}
 }
 
 // path resolves a path that the user wrote.
@@ -355,7 +357,7 @@ const plainOrigin = "plain python starts one process"
 func (r *reader) startsProcesses(nproc, nnodes Setting[int]) {
 	for set, own := range map[*Setting[int]]Setting[int]{&r.job.NProc: nproc, &r.job.NNodes: nnodes} {
 		if set.Origin == plainOrigin {
-			*set = Setting[int]{}
+			set.replace(Setting[int]{})
 		}
 		set.take(own)
 	}

@@ -59,7 +59,7 @@ func (r *reader) readModel() {
 // nothing but a hub name (owner/name) is taken.
 func (r *reader) readModelOfUnseen() {
 	j := r.job
-	if j.Model.Known || j.Model.Origin != "" || r.family.framework != "custom" && r.family.framework != "hf-trainer" && r.family.framework != "deepspeed" || r.sourceText() != nil {
+	if j.Model.Known || j.Model.Origin != "" || r.family.framework != "hf-trainer" && r.family.framework != "deepspeed" || r.sourceText() != nil {
 		return
 	}
 	words := j.ScriptArgs

@@ -16,9 +16,12 @@ type family struct {
 	readsJSON bool   // `script.py args.json` takes all arguments from the file (or a YAML file)
 	strict    bool   // its parser refuses arguments that it does not know
 	trainer   bool   // Hugging Face's Trainer trains, with its arguments' names, defaults and habits, whatever the framework is called
+	foreign   bool   // the program is not known
 	ownScript bool   // the user's own script, whose text has been read: what TRL's programs decide by ModelConfig it decides itself
 	// fields are options beside those of TrainingArguments that the script's parser knows; nil: none.
 	fields func(r *reader) fieldSet
+	// only are all the options that are understood, where those of TrainingArguments are none of the program's; nil: they are.
+	only   func() fieldSet
 	origin string
 }
 
@@ -48,7 +51,7 @@ func freshModelFields(*reader) fieldSet {
 	return fieldSet{wordArgument: "config_name model_type config_overrides", boolArgument: "line_by_line"}
 }
 
-// familyOf judges a script by its name: path, or "-m module".
+// familyOf judges a script by its name: path, or "-m module". The name alone does not decide: see suits.
 func familyOf(script string) family {
 	base := filepath.Base(script)
 	if known, ok := exampleScripts()[base]; ok {
@@ -58,42 +61,42 @@ func familyOf(script string) family {
 	if strings.HasSuffix(base, "_no_trainer.py") || accelerateClone(base) {
 		return familyWithoutTrainer(base)
 	}
-	if project, ok := fineTuningScripts(filepath.ToSlash(script)); ok {
-		return family{framework: "hf-trainer", task: "sft", pads: true, trainer: true, origin: base + " is a fine-tuning script of " + project}
+	if slashes := "/" + filepath.ToSlash(script); strings.HasSuffix(slashes, "/fastchat/train/train.py") || slashes == "/-m fastchat.train.train" {
+		return family{framework: "hf-trainer", task: "sft", pads: true, trainer: true, fields: fastChatFields, origin: base + " is the fine-tuning script of FastChat"}
 	}
 	return family{}
 }
 
-// fineTuningScripts recognises the scripts of FastChat and LLaVA, which tune with Trainer and pad their conversations.
-func fineTuningScripts(script string) (project string, ok bool) {
-	for project, folder := range map[string]string{"FastChat": "fastchat/train/", "LLaVA": "llava/train/"} {
-		for _, name := range []string{"train", "train_mem", "train_xformers"} {
-			if strings.HasSuffix("/"+script, "/"+folder+name+".py") || script == "-m "+strings.ReplaceAll(folder, "/", ".")+name {
-				return project, true
-			}
-		}
-	}
-	return "", false
+// fastChatFields are the options that FastChat's train.py adds to TrainingArguments.
+func fastChatFields(*reader) fieldSet {
+	return fieldSet{wordArgument: "data_path eval_data_path padding_side", boolArgument: "lazy_preprocess trust_remote_code"}
 }
 
-// familyByArguments recognises Trainer's command line by fields that only TrainingArguments has.
-func (r *reader) familyByArguments() family {
-	r.family = family{readsJSON: true}
-	before := r.job.Problems // a file that turns out not to be Trainer's is none of ours
-	args := r.collectArguments(true)
-	r.job.Problems = before
-	given := func(name string) bool { _, ok := args[name]; return ok }
-	if r.onVariable("ACCELERATE_USE_MEGATRON_LM") {
-		return family{framework: "custom", task: taskInName(r.job.Script.Value), origin: "accelerate starts it under Megatron-LM, which Trainer cannot use"}
+// suits reports whether a script that has the name of a published one does what that does: its text uses the same trainer, or, when it is
+// not here, all its arguments are that one's.
+func (f family) suits(r *reader) bool {
+	t := r.sourceText()
+	switch {
+	case t == nil:
+		_, all := r.argumentNames(f)
+		return all
+	case f.trainer:
+		program, at := t.trainerProgram()
+		return at != "" && program == ""
 	}
-	typical := slices.ContainsFunc([]string{"per_device_train_batch_size", "do_train", "eval_strategy", "evaluation_strategy", "save_strategy", "fsdp"}, given)
-	if given("output_dir") && typical {
-		return family{framework: "hf-trainer", task: taskInName(r.job.Script.Value), readsJSON: true, trainer: true, origin: "arguments of Hugging Face TrainingArguments"}
+	return t.requires("accelerate") && len(t.calls("Accelerator")) > 0
+}
+
+// recogniseArguments judges a script that is not here by its arguments: Trainer's command line if all of them are options of Hugging Face's or
+// TRL's configurations, and some have no other.
+func recogniseArguments(r *reader) (family, bool) {
+	f := family{framework: "hf-trainer", task: taskInName(r.job.Script.Value), readsJSON: true, trainer: true, origin: "all arguments are those of Hugging Face's and TRL's configurations"}
+	if r.sourceText() != nil || r.onVariable("ACCELERATE_USE_MEGATRON_LM") { // Trainer cannot use Megatron-LM
+		return f, false
 	}
-	if a, ok := args["deepspeed"]; ok && a.bare || given("deepspeed_config") {
-		return family{framework: "deepspeed", task: taskInName(r.job.Script.Value), origin: "arguments of a native DeepSpeed script"}
-	}
-	return family{framework: "custom", task: taskInName(r.job.Script.Value), origin: "neither the script's name nor its arguments tell a known framework"}
+	names, all := r.argumentNames(f)
+	typical := func(name string) bool { return containsWord(trainerOnly, name) }
+	return f, all && slices.Contains(names, "output_dir") && slices.ContainsFunc(names, typical)
 }
 
 // taskInName finds a task among the words of a script's name: run_sft.py.

@@ -52,6 +52,19 @@ func (s *Setting[T]) Withhold(why string) {
 	}
 }
 
+// ownFlag is how the origin of a value begins that one of oomguard's own flags gave: nothing is stronger.
+const ownFlag = "flag --"
+
+// own reports whether one of oomguard's own flags gave the value.
+func (s Setting[T]) own() bool { return s.Known && strings.HasPrefix(s.Origin, ownFlag) }
+
+// replace puts another setting in its place, for what is found out later and is truer; never in place of an own flag's.
+func (s *Setting[T]) replace(other Setting[T]) {
+	if !s.own() {
+		*s = other
+	}
+}
+
 // Or returns the value, or fallback when it is unknown.
 func (s Setting[T]) Or(fallback T) T {
 	if s.Known {

@@ -342,6 +342,9 @@ func (r *reader) loopDefaults() {
 		j.FusedLoss.Offer("none", "default of "+r.installed("transformers"))
 	}
 	r.resolveAuto()
+	if unseen := r.source.unseen(); unseen != "" { // what it does not do itself may be done there
+		return
+	}
 	if !r.source.mentions("checkpointing", "checkpoint_wrapper", "utils.checkpoint", "checkpoint.checkpoint") {
 		j.Checkpointing.Offer("none", "nothing in "+script+" checkpoints activations")
 	}

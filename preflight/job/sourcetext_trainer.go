@@ -85,6 +85,9 @@ func recogniseSource(r *reader) (family, bool) {
 func (t *sourceText) trainerProgram() (program, at string) {
 	classes := trainerClasses()
 	for _, c := range t.trainerCalls("Config", "Trainer", "Arguments") {
+		if !c.sure || !c.file.requires(c.Callee) {
+			continue
+		}
 		if p := classes[c.className()]; p != "" {
 			return p, c.origin() + " calls " + c.className()
 		}
@@ -93,12 +96,10 @@ func (t *sourceText) trainerProgram() (program, at string) {
 	if at != "" {
 		return "", at
 	}
-	for _, f := range t.files {
-		for _, c := range f.CallsOf(dataclassParsers()...) {
-			for _, class := range namesIn(c.Args) {
-				if p, known := classes[class]; known {
-					return p, f.at(c.Line) + " parses " + class
-				}
+	for _, c := range t.calls(dataclassParsers()...) {
+		for _, class := range namesIn(c.Args) {
+			if p, known := classes[class]; known && c.sure && c.file.requires(class) {
+				return p, c.origin() + " parses " + class
 			}
 		}
 	}

@@ -140,7 +140,7 @@ func (p *parser) alias(fallback string) string {
 func (p *parser) importModules(line int) {
 	for !p.lineEnds() && !p.isOp(";") {
 		module := p.dotted()
-		p.file.Imports = append(p.file.Imports, Import{Module: module, As: p.alias(""), Line: line})
+		p.file.Imports = append(p.file.Imports, Import{Module: module, As: p.alias(""), Line: line, Sure: p.sure()})
 		if !p.op(",") {
 			return
 		}
@@ -154,13 +154,13 @@ func (p *parser) importFrom(line int) {
 		return
 	}
 	if p.op("*") {
-		p.file.Imports = append(p.file.Imports, Import{Module: module, Name: "*", Line: line})
+		p.file.Imports = append(p.file.Imports, Import{Module: module, Name: "*", Line: line, Sure: p.sure()})
 		return
 	}
 	bracket := p.op("(")
 	for t := p.peek(); t.kind == nameToken; t = p.peek() {
 		p.advance()
-		p.file.Imports = append(p.file.Imports, Import{Module: module, Name: t.text, As: p.alias(t.text), Line: line})
+		p.file.Imports = append(p.file.Imports, Import{Module: module, Name: t.text, As: p.alias(t.text), Line: line, Sure: p.sure()})
 		if !p.op(",") {
 			break
 		}

@@ -29,6 +29,8 @@ type Import struct {
 	Name   string // "" for `import module`, "*" for all
 	As     string // the name in this file
 	Line   int
+	// Sure: at module level, neither in a branch nor in a try, so that the module cannot run without it.
+	Sure bool
 }
 
 // A Place says where a statement stands.
@@ -167,6 +169,13 @@ func (f *File) ImportsModule(module string) bool {
 		}
 	}
 	return false
+}
+
+// RequiresModule is ImportsModule for an import without which the file cannot run.
+func (f *File) RequiresModule(module string) bool {
+	return slices.ContainsFunc(f.Imports, func(i Import) bool {
+		return i.Sure && (i.Module == module || strings.HasPrefix(i.Module, module+"."))
+	})
 }
 
 // Qualified expands the first part of a dotted name by the file's imports: with `import torch.nn as nn`, nn.Linear is

@@ -14,6 +14,7 @@ type parser struct {
 	scope      []string
 	conditions []Condition
 	loop       bool
+	tried      int       // try statements around this place
 	function   *Function // that is being read
 	class      *Class    // whose own body is being read
 }
@@ -117,6 +118,11 @@ func (p *parser) place(line int) Place {
 		scope += s
 	}
 	return Place{Line: line, Scope: scope, Conditions: slices.Clip(p.conditions), Loop: p.loop}
+}
+
+// sure reports whether what stands here runs whenever the module does.
+func (p *parser) sure() bool {
+	return len(p.scope) == 0 && len(p.conditions) == 0 && !p.loop && p.tried == 0
 }
 
 // expressions reads one expression or a tuple without brackets.

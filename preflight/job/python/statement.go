@@ -49,7 +49,12 @@ func (p *parser) compound(t token, decorators []*Expr) bool {
 		p.looped()
 	case "with":
 		p.with()
-	case "try", "finally":
+	case "try":
+		p.advance()
+		p.tried++
+		p.suite()
+		p.tried--
+	case "finally":
 		p.advance()
 		p.suite()
 	case "except":
