@@ -22,7 +22,7 @@ func (r *reader) trainerDefaults() {
 	origin := "default of " + r.installed("transformers")
 	j.MicroBatch.Offer(trainerMicroBatch, origin)
 	j.GradAccum.Offer(trainerGradAccum, origin)
-	if r.on("auto_find_batch_size") {
+	if r.on("auto_find_batch_size") && !j.MicroBatch.own() {
 		j.MicroBatch.Origin += " (the first try: --auto_find_batch_size shrinks it after an out-of-memory error)"
 	}
 	r.defaultOptimizer()

@@ -35,6 +35,9 @@ func (r *reader) deriveWorld() {
 		}
 		j.NProc.Offer(1, "assumed: one process, no command given")
 	}
+	if r.ownRanks() {
+		j.WorldSize = Setting[int]{}
+	}
 	switch world := product(j.NNodes.Value, j.NProc.Value); {
 	case j.NNodes.Known && j.NProc.Known && world == 0:
 		j.WorldSize.Unknown("nnodes x nproc is too large to be real")
@@ -49,7 +52,7 @@ func (r *reader) deriveWorld() {
 
 // ranks is the number of processes as far as it is known yet; 0 when it is not.
 func (r *reader) ranks() int {
-	if r.job.WorldSize.Known {
+	if r.job.WorldSize.Known && !r.ownRanks() {
 		return r.job.WorldSize.Value
 	}
 	return product(r.job.NNodes.Or(0), r.job.NProc.Or(0))
@@ -183,6 +186,7 @@ func (r *reader) deriveAdapter() {
 	if q := j.Quant; q.Known && q.Value != nil {
 		method = map[bool]string{true: "qlora", false: "lora8bit"}[q.Value.Bits <= 4]
 	}
+	r.ownMethod(method)
 	switch {
 	case p.lost != "":
 		for _, f := range []fact{&j.Method, &j.LoRA, &j.ParamDtype, &j.BaseDtype} {
@@ -220,16 +224,13 @@ func (r *reader) deriveAdapter() {
 	switch {
 	case adapted:
 		r.offerLoRA()
+		r.ownAdapter()
 	case j.Method.Known:
+		if j.Method.own() {
+			j.LoRA = Setting[*LoRA]{}
+		}
 		j.LoRA.Offer(nil, "no LoRA adapters: method "+j.Method.Value)
 	}
-}
-
-func firstKnown(list ...Named) Named {
-	if i := slices.IndexFunc(list, func(n Named) bool { return n.Known }); i >= 0 {
-		return list[i]
-	}
-	return Named{}
 }
 
 // offerLoRA completes an adapter with the defaults of TRL's ModelConfig (trl/trainer/model_config.py) or of PEFT's LoraConfig.

@@ -115,7 +115,7 @@ func (a *axolotl) fsdp() {
 	}
 	if n := a.find(key("activation_checkpointing")...); n != nil && r.nodeBool(n, false) {
 		r.fsdpCheckpointing = true
-		j.Checkpointing = Setting[string]{}
+		j.Checkpointing.replace(Setting[string]{})
 		j.Checkpointing.Offer("full", n.Origin())
 	}
 }

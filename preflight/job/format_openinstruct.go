@@ -221,7 +221,8 @@ func (r *reader) openInstructRay() {
 	if len(counts) == 0 {
 		counts, origin = []string{"1"}, "default of open-instruct: num_learners_per_node"
 	}
-	j.NNodes, j.NProc = Setting[int]{}, Setting[int]{}
+	j.NNodes.replace(Setting[int]{})
+	j.NProc.replace(Setting[int]{})
 	j.NNodes.Offer(len(counts), origin)
 	for _, count := range counts[1:] {
 		if count != counts[0] {

@@ -1,9 +1,7 @@
 package job
 
 import (
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -279,38 +277,4 @@ func (k Key) allows(text string) bool {
 		return true
 	}
 	return slices.Contains(k.Values, text)
-}
-
-// CheckFlags judges the values of oomguard's flags by themselves; its errors are those that Read would record.
-func CheckFlags(flags map[string]string) error {
-	r := &reader{src: Sources{Flags: flags}, job: &Job{}, versions: map[string]string{}}
-	r.readOwnFlags()
-	return errors.Join(r.job.Problems...)
-}
-
-// readOwnFlags reads oomguard's flags, the strongest source.
-func (r *reader) readOwnFlags() {
-	keys := Keys()
-	for _, k := range keys {
-		text, given := r.src.Flags[k.Flag]
-		if !given {
-			continue
-		}
-		if err := k.give(r, "--"+k.Flag, text, ownFlag+k.Flag); err != nil {
-			r.problem(err)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.src.Flags)) {
-		if !slices.ContainsFunc(keys, func(k Key) bool { return k.Flag == name }) {
-			r.problem(fmt.Errorf("--%s is not a job setting; known: %s", name, knownKeys(keys)))
-		}
-	}
-}
-
-func knownKeys(keys []Key) string {
-	names := make([]string, len(keys))
-	for i, k := range keys {
-		names[i] = k.Flag
-	}
-	return strings.Join(names, ", ")
 }

@@ -70,3 +70,10 @@ func (p *adapterParts) saved() Setting[[]string] {
 	}
 	return all
 }
+
+func firstKnown(list ...Named) Named {
+	if i := slices.IndexFunc(list, func(n Named) bool { return n.Known }); i >= 0 {
+		return list[i]
+	}
+	return Named{}
+}

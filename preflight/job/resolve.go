@@ -39,10 +39,11 @@ func (r *reader) readModel() {
 		r.load.Offer("bf16", a.Source+": "+a.QuantMethod+" weights are unpacked to bf16")
 	}
 	if r.params.Known {
-		if a := j.Architecture; a != nil && a.Parameters() != r.params.Value {
-			r.problem(fmt.Errorf("%s: %d parameters, but %s has %d; give one of the two", r.params.Origin, r.params.Value, a.Source, a.Parameters()))
-		} else if a == nil {
+		switch a := j.Architecture; {
+		case a == nil, r.params.own() && !j.Model.own() && a.Parameters() != r.params.Value:
 			j.Architecture = model.FromParams(r.params.Value)
+		case a.Parameters() != r.params.Value:
+			r.problem(fmt.Errorf("%s: %d parameters, but %s has %d; give one of the two", r.params.Origin, r.params.Value, a.Source, a.Parameters()))
 		}
 	}
 	switch {

@@ -125,7 +125,7 @@ func (r *reader) batchInSource() {
 	}
 	if c, ok := only(loaders); ok {
 		r.numberInSource(c, "batch_size", c.argument(1, "batch_size"), &j.MicroBatch)
-		if len(r.source.calls("torch.nn.DataParallel")) > 0 && r.visibleGPUs() > 1 && j.MicroBatch.Known {
+		if len(r.source.calls("torch.nn.DataParallel")) > 0 && r.visibleGPUs() > 1 && j.MicroBatch.Known && !j.MicroBatch.own() {
 			j.MicroBatch.Value = max(1, j.MicroBatch.Value/r.visibleGPUs())
 			j.MicroBatch.Origin += " split over the GPUs by DataParallel"
 		}

@@ -146,11 +146,11 @@ func (r *reader) castInSource(c foundCall) {
 				continue
 			}
 			if dtype := casts[each.Callee]; dtype != "" {
-				r.load = Setting[string]{Value: dtype, Known: true, Origin: f.at(each.Line)}
+				r.load.replace(Setting[string]{Value: dtype, Known: true, Origin: f.at(each.Line)})
 			}
 			for _, e := range []*python.Expr{each.Arg(0, "dtype"), each.Arg(1, "dtype")} {
 				if text, ok := textOf(f.scope.Resolve(e, each.Place)); ok && each.Callee == ".to" && dtypeName(text) != "" {
-					r.load = Setting[string]{Value: dtypeName(text), Known: true, Origin: f.at(each.Line)}
+					r.load.replace(Setting[string]{Value: dtypeName(text), Known: true, Origin: f.at(each.Line)})
 				}
 			}
 		}

@@ -69,8 +69,11 @@ func (r *reader) atLeast(name string, release ...int) (yes, known bool) {
 
 // readVersions finds the interpreter that will run and lists its packages; forced versions stay.
 func (r *reader) readVersions() {
+	own, _ := ParseVersions(r.src.Flags["versions"]) // what is wrong with it has been said
 	for name, version := range r.src.Versions {
-		r.versions[normalName(name)] = version
+		if own[normalName(name)] == "" {
+			r.versions[normalName(name)] = version
+		}
 	}
 	r.job.Interpreter = r.interpreter()
 	for name, version := range r.packages(r.job.Interpreter) {
