@@ -23,6 +23,7 @@ func (r *reader) deriveAutocast() {
 	half := j.Precision.Value == "bf16" || j.Precision.Value == "fp16"
 	switch {
 	case j.Autocast.Origin != "": // known, or open for a reason
+	case !j.Precision.Known && j.Precision.Origin == "":
 	case !j.Precision.Known:
 		j.Autocast.Unknown("precision: " + j.Precision.Origin)
 	case j.Precision.Value == "fp32":

@@ -165,10 +165,21 @@ func (r *reader) explainUnknowns() {
 		base = r.blocked
 	case len(j.Argv) == 0:
 		base = "not given"
+	case r.family.foreign:
+		base = r.family.origin
 	}
 	keys := Keys()
 	j.eachFact(func(key string, f fact) {
 		reason := base
+		if why := j.WillFail.Value; why != "" && (key == "nproc" || key == "nnodes") {
+			f.Unknown(why) // the launcher refuses what it is given
+		}
+		if given := r.givenAs(key); given != "" {
+			reason = given + ": " + reason
+			if !r.family.foreign && r.blocked == "" {
+				reason = given
+			}
+		}
 		// Names that a person does not give as one flag.
 		flag := map[string]string{"param_dtype": "precision", "base_dtype": "precision", "master_fp32": "precision", "autocast": "precision", "model_params": "params", "lora": "lora-r"}[key]
 		if i := slices.IndexFunc(keys, func(k Key) bool { return k.Name == key }); i >= 0 {

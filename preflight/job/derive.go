@@ -78,7 +78,6 @@ func (r *reader) deriveSharding() {
 		return
 	}
 	if r.family.foreign && !r.meshFromLauncher() {
-		j.Sharding.Unknown(r.family.origin + "; give --sharding")
 		return
 	}
 	one := j.WorldSize.Known && j.WorldSize.Value == 1
@@ -206,6 +205,7 @@ func (r *reader) deriveAdapter() {
 		j.Method.Unknown(r.blocked)
 	case method != "lora":
 		j.Method.Unknown("quantised weights are trained through adapters, and none are named; give --method")
+	case r.family.foreign:
 	case r.methodUndecided() != "":
 		j.Method.Unknown(r.methodUndecided() + "; give --method")
 	case !r.family.huggingFace() && j.Method.Origin != "": // named, but not known
@@ -363,8 +363,8 @@ func (r *reader) deriveReentrant() {
 // deriveRest fills what has one value unless something names another.
 func (r *reader) deriveRest() {
 	j := r.job
-	if r.family.foreign {
-		r.leaveRest()
+	if r.family.foreign { // its silence says nothing
+		r.deriveSecondModels()
 		return
 	}
 	j.WillFail.Offer("", "nothing found")

@@ -101,11 +101,3 @@ func (r *reader) meshFromLauncher() bool {
 	launcher := r.job.Launcher.Value
 	return r.family.foreign && (launcher == "accelerate" || launcher == "fabric")
 }
-
-// leaveRest: the silence of a program that is not known says nothing.
-func (r *reader) leaveRest() {
-	j := r.job
-	for _, f := range []fact{&j.WillFail, &j.RefModel, &j.SecondModels, &j.OptimizerInBackward, &j.ActivationOffload, &j.InferenceShare} {
-		f.Unknown(r.family.origin)
-	}
-}

@@ -76,7 +76,7 @@ func (r *reader) deriveSecondModels() {
 		switch task := r.job.Task; {
 		case task.Value == "ppo" || task.Value == "kd":
 			set.Unknown("which models " + task.Value + " holds beside the one that is trained is not known: " + task.Origin)
-		case r.blocked == "":
+		case r.blocked == "" && !r.family.foreign:
 			set.Offer(SecondModels{}, "nothing names one")
 		}
 		return
