@@ -18,18 +18,21 @@ func recogniseLightning(r *reader) (family, bool) {
 	command := len(words) > 0 && slices.Contains(lightningCommands(), words[0])
 	typical := func(word string) bool {
 		option, _, _ := strings.Cut(word, "=")
-		return option == "--trainer" || strings.HasPrefix(option, "--trainer.")
+		name, ok := strings.CutPrefix(option, "--trainer.")
+		name, _, _ = strings.Cut(name, ".")
+		return ok && containsWord(lightningTrainerFields, name)
 	}
 	config := func(word string) bool {
 		option, _, _ := strings.Cut(word, "=")
 		return option == "--config" || option == "-c"
 	}
-	found := slices.ContainsFunc(words, typical) || command && slices.ContainsFunc(words, config)
+	file, _ := optionWord(words, "trainer")
+	found := slices.ContainsFunc(words, typical) || isArgumentFile(file) || command && slices.ContainsFunc(words, config)
 	if !found && slices.ContainsFunc(words, config) { // LightningCLI without subcommands: its file shows it
 		before := r.job.Problems
 		doc := r.classArguments(words).doc
 		r.job.Problems = before
-		found = doc.Get("model") != nil && lightningTrainer(doc.Get("trainer"))
+		found = doc.Get("model") != nil && onlyFields(doc, lightningSections) && onlyFields(doc.Get("trainer"), lightningTrainerFields)
 	}
 	if t := r.sourceText(); t != nil && t.unseen() == "" && !t.requires("lightning") && !t.requires("pytorch_lightning") {
 		return family{}, false
@@ -40,19 +43,26 @@ func recogniseLightning(r *reader) (family, bool) {
 	return family{framework: "lightning", origin: "arguments of Lightning CLI"}, true
 }
 
-// lightningTrainer reports whether a section is for Lightning's Trainer: not every file with a trainer and a model is.
-func lightningTrainer(section *document.Node) bool {
-	fields, ok := map[string]*document.Node(nil), false
-	if section != nil {
-		fields, ok = section.Value.(map[string]*document.Node)
+// lightningSections are all that Lightning CLI's parser takes at the top of a file, unless a program adds something.
+const lightningSections = `seed_everything trainer model data optimizer lr_scheduler ckpt_path verbose return_predictions weights_only config`
+
+// lightningTrainerFields are the arguments of Lightning's Trainer (1.5 to 2.6).
+const lightningTrainerFields = `accelerator strategy devices num_nodes precision logger callbacks fast_dev_run max_epochs min_epochs max_steps min_steps max_time
+	limit_train_batches limit_val_batches limit_test_batches limit_predict_batches overfit_batches val_check_interval check_val_every_n_epoch
+	num_sanity_val_steps log_every_n_steps enable_checkpointing enable_progress_bar enable_model_summary accumulate_grad_batches gradient_clip_val
+	gradient_clip_algorithm deterministic benchmark inference_mode use_distributed_sampler profiler detect_anomaly barebones plugins sync_batchnorm
+	reload_dataloaders_every_n_epochs default_root_dir enable_autolog_hparams model_registry gpus amp_backend amp_level auto_lr_find
+	auto_scale_batch_size auto_select_gpus replace_sampler_ddp resume_from_checkpoint move_metrics_to_cpu`
+
+// onlyFields reports whether a section has fields, and none but those that are listed: another tool's file may have sections of the same
+// names.
+func onlyFields(section *document.Node, known string) bool {
+	if section == nil {
+		return false
 	}
+	fields, ok := section.Value.(map[string]*document.Node)
 	for name := range fields {
-		ok = ok && containsWord(`accelerator strategy devices num_nodes precision logger callbacks fast_dev_run max_epochs min_epochs max_steps min_steps max_time
-			limit_train_batches limit_val_batches limit_test_batches limit_predict_batches overfit_batches val_check_interval check_val_every_n_epoch
-			num_sanity_val_steps log_every_n_steps enable_checkpointing enable_progress_bar enable_model_summary accumulate_grad_batches gradient_clip_val
-			gradient_clip_algorithm deterministic benchmark inference_mode use_distributed_sampler profiler detect_anomaly barebones plugins sync_batchnorm
-			reload_dataloaders_every_n_epochs default_root_dir enable_autolog_hparams model_registry gpus amp_backend amp_level auto_lr_find
-			auto_scale_batch_size auto_select_gpus replace_sampler_ddp resume_from_checkpoint move_metrics_to_cpu`, name)
+		ok = ok && containsWord(known, name)
 	}
 	return ok && len(fields) > 0
 }
