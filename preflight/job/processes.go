@@ -60,7 +60,9 @@ func starterCalls() []string {
 func (t *sourceText) starter() string {
 	for _, f := range t.files {
 		for _, i := range f.Imports {
-			if root, _, _ := strings.Cut(i.Module, "."); containsWord(starters, root) || i.Module == "torch.distributed.run" || i.Module == "torch.distributed.launcher" {
+			root, _, _ := strings.Cut(i.Module, ".")
+			whole := i.Module + "." + i.Name + "."
+			if containsWord(starters, root) || strings.HasPrefix(whole, "torch.distributed.run.") || strings.HasPrefix(whole, "torch.distributed.launch") {
 				return fmt.Sprintf("%s imports %s, which may start the processes", f.at(i.Line), i.Module)
 			}
 		}
