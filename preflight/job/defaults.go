@@ -30,10 +30,11 @@ func (r *reader) trainerDefaults() {
 	r.evaluation(origin)
 	r.compilation(origin)
 	for _, offer := range []struct {
+		key   string
 		set   *Setting[string]
 		value string
-	}{{&j.Checkpointing, "none"}, {&j.FusedLoss, "none"}, {&j.LayerKernels, "none"}} {
-		if offer.set.Origin == "" {
+	}{{"checkpointing", &j.Checkpointing, "none"}, {"fused_loss", &j.FusedLoss, "none"}, {"layer_kernels", &j.LayerKernels, "none"}} {
+		if offer.set.Origin == "" && r.silence(offer.key) == "" && !(offer.key == "checkpointing" && r.checkpointsItself()) {
 			offer.set.Offer(offer.value, origin)
 		}
 	}

@@ -94,10 +94,10 @@ func (r *reader) deriveSharding() {
 		j.Sharding.Offer("none", "one process")
 	case r.meshFromLauncher():
 		j.Sharding.Offer("ddp", j.Launcher.Value+" names no engine, and wraps the model in DDP")
-	case r.undecided() != "":
-		j.Sharding.Unknown(r.undecided() + "; give --sharding")
 	case hf:
 		j.Sharding.Offer("ddp", "Trainer with several processes and neither --deepspeed nor --fsdp")
+	case r.family.ownScript && r.source != nil && len(r.source.calls("Accelerator")) == 0:
+		j.Sharding.Unknown("nothing in " + r.source.files[0].Name + " says how several processes share the training; give --sharding")
 	default:
 		j.Sharding.Offer("ddp", "assumed: several processes, no sharding named")
 	}
@@ -106,16 +106,16 @@ func (r *reader) deriveSharding() {
 // deriveParallelism fills the sizes that nothing names.
 func (r *reader) deriveParallelism() {
 	j := r.job
-	origin, open := "nothing names one", r.family.foreign
+	origin := "nothing names one"
 	if r.meshFromLauncher() {
-		origin, open = j.Launcher.Value+" names none", false
+		origin = j.Launcher.Value + " names none"
 	}
-	for _, size := range []*Setting[int]{&j.TP, &j.PP, &j.CP, &j.EP} {
-		if size.Origin == "" && !open { // otherwise it is named, but not known
+	for key, size := range map[string]*Setting[int]{"tp": &j.TP, "pp": &j.PP, "cp": &j.CP, "ep": &j.EP} {
+		if size.Origin == "" && (r.meshFromLauncher() || r.silence(key) == "") { // otherwise it is named, but not known
 			size.Offer(1, origin)
 		}
 	}
-	if r.shardingLost == "" && j.Offload.Origin == "" && !open {
+	if r.shardingLost == "" && j.Offload.Origin == "" && (r.meshFromLauncher() || r.silence("offload") == "") {
 		j.Offload.Offer(Offload{Optimizer: "none", Params: "none"}, origin)
 	}
 	if j.Sharding.Known && !strings.HasPrefix(j.Sharding.Value, "fsdp") {
@@ -373,7 +373,9 @@ func (r *reader) deriveRest() {
 		j.RefModel.Unknown("the script decides whether " + task + " holds a second model, and it cannot be read here")
 	case r.family.huggingFace(), len(j.Argv) == 0:
 		j.RefModel.Offer(false, "nothing names a reference model")
-	case j.RefModel.Origin != "": // named, but not known
+	case j.RefModel.Origin != "" || r.silence("ref_model") != "": // named, but not known
+	case r.family.ownScript && r.source != nil && r.hasNames("ref_", "reference", "teacher"):
+		j.RefModel.Unknown("the script has a reference or a teacher in its names")
 	default:
 		j.RefModel.Offer(false, "assumed: nothing names a reference model")
 	}
@@ -382,7 +384,7 @@ func (r *reader) deriveRest() {
 	if j.OptimizerInBackward.Origin == "" {
 		j.OptimizerInBackward.Offer(false, "nothing names it")
 	}
-	if j.ActivationOffload.Origin == "" {
+	if j.ActivationOffload.Origin == "" && r.silence("activation_offload") == "" {
 		j.ActivationOffload.Offer(false, "nothing names it")
 	}
 	if task := j.Task.Value; task != "grpo" && task != "ppo" && j.InferenceShare.Origin == "" {

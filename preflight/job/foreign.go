@@ -89,6 +89,12 @@ func (r *reader) undecided() string {
 // methodUndecided is undecided for what is trained: a script of DeepSpeed's that is not here may train adapters, unless its name says that
 // it pretrains.
 func (r *reader) methodUndecided() string {
+	if given := r.silence("method"); given != "" && !r.family.foreign {
+		return given
+	}
+	if r.family.ownScript && r.source != nil && r.source.loadsByName() != "" {
+		return r.source.loadsByName()
+	}
 	if r.family.framework == "deepspeed" && r.sourceText() == nil && r.job.Task.Value != "pretrain" {
 		return "the script decides, and it cannot be read here"
 	}

@@ -12,7 +12,7 @@ import (
 // a mark in it is a whole name.
 func lookalikes() map[string]string {
 	precision := "amp fp16 bf16 fp8 fp32 half precision dtype float16 bfloat16 mixed_precision"
-	adapter := "lora qlora dora peft adapter adapters tuner sft_type train_type finetuning_type rank network_dim network_module"
+	adapter := "lora qlora dora peft adapter adapters tuner sft_type train_type finetuning_type network_dim network_module"
 	return map[string]string{
 		"model":              "model arch architecture backbone pretrained base_model checkpoint hf_checkpoint model_name network",
 		"model_params":       "model arch architecture backbone pretrained base_model hf_checkpoint num_layers n_layer hidden_size n_embd",
@@ -27,17 +27,17 @@ func lookalikes() map[string]string {
 		"grad_accum":         "accum accumulation accumulate accum_iter update_freq iter_size",
 		"seq_len":            "length seqlen seq_len block_size context_size ctx_len tokens_per_sample resolution imgsz image_size cutoff_len",
 		"packing":            "packing pack",
-		"checkpointing":      "checkpointing recompute recomputation remat grad_checkpoint checkpoint_activations gradient_checkpoint use_checkpoint",
+		"checkpointing":      "gradient_checkpointing activation_checkpointing recompute recomputation remat grad_checkpointing grad_checkpoint checkpoint_activations gradient_checkpoint use_checkpoint",
 		"activation_offload": "offloading offload",
 		"method":             adapter,
 		"lora":               adapter,
 		"quant":              "quant quantization quantize bits 4bit 8bit qlora int8 nf4",
 		"sharding":           "fsdp zero ddp deepspeed strategy shard sharding plugin zero_stage distributed_optimizer",
 		"offload":            "offload offloading cpu_offload",
-		"tp":                 "tp tensor",
-		"pp":                 "pp pipeline pipe",
-		"cp":                 "cp context sp ulysses sequence_parallel",
-		"ep":                 "ep expert experts",
+		"tp":                 "tp tensor_parallel tensor_model_parallel model_parallel",
+		"pp":                 "pp pipeline_parallel pipeline_model_parallel pipe_parallel pipeline_stages",
+		"cp":                 "cp context_parallel sp ulysses sequence_parallel ring_attention",
+		"ep":                 "ep expert_parallel expert_model_parallel ep_world num_experts",
 		"nproc":              "gpus gpu devices device ngpu nproc num_workers num_processes world_size",
 		"nnodes":             "nodes num_nodes nnodes num_machines world_size",
 		"attention":          "attn attention flash sdpa xformers",
@@ -65,6 +65,20 @@ func looksLike(option, words string) bool {
 		}
 	}
 	return false
+}
+
+// silence is why a setting that nothing set is not decided by that: an option that looks like it was given to a script of the user's, or
+// the program is not known. "" when silence decides.
+func (r *reader) silence(key string) string {
+	switch given := ""; {
+	case r.family.foreign:
+		return r.family.origin
+	case r.family.ownScript:
+		if given = r.givenAs(key); given != "" {
+			return given
+		}
+	}
+	return ""
 }
 
 // givenAs says how the command line gives what looks like a setting, and that it was not understood; "" when nothing does.

@@ -3,6 +3,8 @@ package job
 import (
 	"slices"
 	"strings"
+
+	"oomguard/preflight/job/python"
 )
 
 // What a script imports says what it is and what of it has not been read.
@@ -60,4 +62,47 @@ func (t *sourceText) unseen() string {
 		}
 	}
 	return ""
+}
+
+// loadsByName says where the script loads code that only its arguments name; "" when it does not.
+func (t *sourceText) loadsByName() string {
+	for _, c := range t.calls("importlib.import_module", "__import__", "hydra.utils.instantiate", "utils.instantiate", "instantiate_from_config", "get_obj_from_str") {
+		return c.origin() + " loads code by its name, which is not followed"
+	}
+	return ""
+}
+
+// trainingCalls are the calls at module level, and in functions that train: where a gradient is computed, by backward or by a scaler. Those
+// of a function that only evaluates are none.
+func (t *sourceText) trainingCalls(names ...string) []foundCall {
+	var found []foundCall
+	for _, c := range t.calls(names...) {
+		trains := c.Scope == "" || slices.ContainsFunc(c.file.Calls, func(other *python.Call) bool {
+			callee := strings.ToLower(other.Callee)
+			return other.Scope == c.Scope && (strings.HasSuffix(callee, "backward") || strings.Contains(callee, "scaler"))
+		})
+		if trains {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+// checkpointsItself reports whether a script with a trainer of a library turns checkpointing on past it, in its own words.
+func (r *reader) checkpointsItself() bool {
+	if !r.family.ownScript || r.source == nil {
+		return false
+	}
+	if r.source.mentions("checkpointing", "checkpoint_wrapper", "utils.checkpoint", "checkpoint.checkpoint") || r.hasNames("grad_checkpoint") {
+		return true
+	}
+	for _, f := range r.source.files {
+		for _, a := range f.Assignments {
+			base, name, dotted := cutLast(a.Target)
+			if dotted && name == "gradient_checkpointing" && !isArgumentsName(base) {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -141,6 +141,9 @@ func (r *reader) batchInSource() {
 // lengthInSource reads the length to which the tokenizer cuts its texts, or a number that has the name of one.
 func (r *reader) lengthInSource() {
 	j := r.job
+	if r.source.requires("diffusers") { // the length of a prompt, not of what is trained
+		return
+	}
 	lengths := map[int]string{}
 	for _, c := range r.source.calls("tokenizer", "tok", "self.tokenizer") {
 		if e := c.keyword("max_length"); isLiteral(e) {
@@ -246,8 +249,14 @@ func isNameByte(b byte) bool {
 
 // autocastInSource reads torch.autocast(dtype=...) and torch.cuda.amp.autocast(), whose default is fp16.
 func (r *reader) autocastInSource() {
+	if len(r.source.calls("Accelerator")) > 0 { // whose precision it is; what the script casts besides is for images and samples between steps
+		return
+	}
 	dtypes := map[string]string{}
-	calls := r.source.calls("autocast")
+	calls := slices.DeleteFunc(r.source.trainingCalls("autocast"), func(c foundCall) bool { // of an engine, with the engine's dtype
+		name := c.file.Qualified(c.Callee)
+		return name != "autocast" && !strings.HasPrefix(name, "torch.")
+	})
 	r.autocastOff = len(calls) > 0
 	for _, c := range calls {
 		if on, known := isFlag(c.keyword("enabled")); c.keyword("enabled") != nil && !on {
@@ -342,10 +351,10 @@ func (r *reader) loopDefaults() {
 		j.FusedLoss.Offer("none", "default of "+r.installed("transformers"))
 	}
 	r.resolveAuto()
-	if unseen := r.source.unseen(); unseen != "" { // what it does not do itself may be done there
+	if r.source.unseen() != "" { // what it does not do itself may be done there
 		return
 	}
-	if !r.source.mentions("checkpointing", "checkpoint_wrapper", "utils.checkpoint", "checkpoint.checkpoint") {
+	if r.silence("checkpointing") == "" && !r.source.mentions("checkpointing", "checkpoint_wrapper", "utils.checkpoint", "checkpoint.checkpoint") {
 		j.Checkpointing.Offer("none", "nothing in "+script+" checkpoints activations")
 	}
 	if r.family.framework == "custom" && r.shardingLost == "" {
@@ -354,21 +363,21 @@ func (r *reader) loopDefaults() {
 			j.Precision.Offer(r.load.Value, "no autocast in "+script+": computes in the dtype of the weights, "+r.load.Origin)
 		}
 	}
-	if len(r.source.calls("backward")) == 1 && !r.source.mentions("accumul") && !r.hasNames("accum") {
+	if r.silence("grad_accum") == "" && len(r.source.calls("backward")) == 1 && !r.source.mentions("accumul") && !r.hasNames("accum") {
 		j.GradAccum.Offer(1, "nothing in "+script+" accumulates gradients")
 	}
 }
 
-// hasNames reports whether a variable of the script has a word in its name.
-func (r *reader) hasNames(word string) bool {
+// hasNames reports whether a variable of the script has one of some words in its name.
+func (r *reader) hasNames(words ...string) bool {
 	for _, f := range r.source.files {
 		for _, a := range f.Assignments {
-			if containsAny(a.Target, []string{word}) {
+			if containsAny(a.Target, words) {
 				return true
 			}
 		}
 		for name := range f.options {
-			if containsAny(name, []string{word}) {
+			if containsAny(name, words) {
 				return true
 			}
 		}
