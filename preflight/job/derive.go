@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -155,26 +156,6 @@ func (r *reader) deriveGlobalBatch() {
 		fmt.Sprintf("micro-batch %d x accumulation %d x %d replicas", j.MicroBatch.Value, j.GradAccum.Value, replicas))
 }
 
-// quantOfModel is a quantization_config in the model's own config.
-func (r *reader) quantOfModel() {
-	a := r.job.Architecture
-	if a == nil || a.QuantMethod == "" {
-		return
-	}
-	if slices.Contains(unpackedToTrain(), a.QuantMethod) {
-		r.job.Quant.Offer(nil, a.Source+": "+a.QuantMethod+" weights cannot be trained on; they are unpacked to bf16")
-		return
-	}
-	r.job.Quant.Offer(&Quant{Method: a.QuantMethod, Bits: a.QuantBits, Type: a.QuantType, Double: a.QuantDouble, ComputeDtype: a.QuantComputeDtype,
-		Storage: a.QuantStorage}, a.Source)
-}
-
-// unpackedToTrain are the storage formats whose quantizers in transformers (is_trainable in quantizers/quantizer_*.py) cannot train,
-// not even adapters: such a checkpoint is dequantised first (gpt-oss: mxfp4; DeepSeek V3: fp8).
-func unpackedToTrain() []string {
-	return []string{"mxfp4", "fp8", "fbgemm_fp8"}
-}
-
 // deriveAdapter decides method, lora and quant, which depend on each other.
 func (r *reader) deriveAdapter() {
 	j := r.job
@@ -186,6 +167,10 @@ func (r *reader) deriveAdapter() {
 		method = map[bool]string{true: "qlora", false: "lora8bit"}[q.Value.Bits <= 4]
 	}
 	r.ownMethod(method)
+	quantised := ""
+	if !j.Quant.Known && !r.family.foreign {
+		quantised = r.silence("quant")
+	}
 	switch {
 	case p.lost != "":
 		for _, f := range []fact{&j.Method, &j.LoRA, &j.ParamDtype, &j.BaseDtype} {
@@ -193,6 +178,8 @@ func (r *reader) deriveAdapter() {
 		}
 	case p.use.Known && !p.use.Value:
 		j.Method.Offer("full", p.use.Origin)
+	case (j.Quant.withheld || quantised != "") && (p.use.Known || named.Known && !r.usesModelConfig()):
+		j.Method.Unknown("adapters are trained (" + named.Origin + "), and whether on quantised weights is not known: " + cmp.Or(quantised, j.Quant.Origin))
 	case p.use.Known, named.Known && !r.usesModelConfig():
 		j.Method.Offer(method, named.Origin)
 	case r.usesModelConfig():
@@ -218,7 +205,7 @@ func (r *reader) deriveAdapter() {
 	if adapted && j.Method.Value == "qlora" {
 		j.Quant.Offer(&Quant{Method: "bnb", Bits: 4, Type: "nf4", Storage: "uint8"}, "assumed for "+j.Method.Origin+": nf4 without nested scales")
 	}
-	if r.blocked == "" && r.methodUndecided() == "" {
+	if r.blocked == "" && r.methodUndecided() == "" && quantised == "" {
 		j.Quant.Offer(nil, "no quantisation named")
 	}
 	switch {

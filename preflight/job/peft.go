@@ -77,3 +77,23 @@ func firstKnown(list ...Named) Named {
 	}
 	return Named{}
 }
+
+// quantOfModel is a quantization_config in the model's own config.
+func (r *reader) quantOfModel() {
+	a := r.job.Architecture
+	if a == nil || a.QuantMethod == "" {
+		return
+	}
+	if slices.Contains(unpackedToTrain(), a.QuantMethod) {
+		r.job.Quant.Offer(nil, a.Source+": "+a.QuantMethod+" weights cannot be trained on; they are unpacked to bf16")
+		return
+	}
+	r.job.Quant.Offer(&Quant{Method: a.QuantMethod, Bits: a.QuantBits, Type: a.QuantType, Double: a.QuantDouble, ComputeDtype: a.QuantComputeDtype,
+		Storage: a.QuantStorage}, a.Source)
+}
+
+// unpackedToTrain are the storage formats whose quantizers in transformers (is_trainable in quantizers/quantizer_*.py) cannot train,
+// not even adapters: such a checkpoint is dequantised first (gpt-oss: mxfp4; DeepSeek V3: fp8).
+func unpackedToTrain() []string {
+	return []string{"mxfp4", "fp8", "fbgemm_fp8"}
+}

@@ -52,3 +52,58 @@ main(len(sys.argv) > 1)
 		})
 	}
 }
+
+// A class's own default says nothing where the command line gives its field to a parser that is not read; nor does what only evaluates, or
+// the length of a prompt in a script that trains a diffusion model.
+func TestSourceSaysNothing(t *testing.T) {
+	const script = `from dataclasses import dataclass
+import draccus
+import torch
+from accelerate.utils import set_seed
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+
+@dataclass
+class Config:
+    grad_accumulation_steps: int = 1
+    seq_len: int = 512
+
+
+@draccus.wrap()
+def finetune(cfg: Config):
+    model = AutoModelForCausalLM.from_pretrained("gpt2")
+    model = get_peft_model(model, LoraConfig(r=4))
+    optimizer = torch.optim.AdamW(model.parameters())
+    for i, batch in enumerate(rows):
+        model(**batch).loss.backward()
+        if (i + 1) % cfg.grad_accumulation_steps == 0:
+            optimizer.step()
+
+
+def evaluate(model):
+    with torch.autocast("cuda"):
+        model(rows[0])
+
+
+finetune()
+`
+	for _, row := range []struct {
+		name, script, words string
+		want                map[string]string
+	}{
+		{"given to another parser", script, "--grad_accumulation_steps 2", map[string]string{"grad_accum": "2 @ command line --grad_accumulation_steps", "method": "lora"}},
+		{"autocast of an evaluation", script, "", map[string]string{"precision": "unknown: "}},
+		{"quantised by an option of its own", script, "--quant_bits 4", map[string]string{"quant": "unknown: given as --quant_bits 4 and not understood", "method": "unknown: whether on quantised weights"}},
+		{"parallel by an option of its own", script, "--tensor-parallel-size 2 --cpu_offload", map[string]string{"tp": "unknown: given as --tensor-parallel-size 2", "offload": "unknown: given as --cpu_offload"}},
+		{"prompts of diffusion", "from diffusers import UNet2DConditionModel\n" + script + "tokens = tokenizer(prompt, max_length=77)\n", "", map[string]string{"seq_len": "unknown: "}},
+		{"code by name", "import importlib\n" + strings.Replace(script, "    model = get_peft_model(model, LoraConfig(r=4))\n", "    model = importlib.import_module(cfg.network).wrap(model)\n", 1), "",
+			map[string]string{"method": "unknown: loads code by its name"}},
+		{"engine's autocast", "from accelerate import Accelerator\naccelerator = Accelerator()\n" + script + "with accelerator.autocast():\n    loss.backward()\n", "", map[string]string{"precision": "unknown: "}},
+		{"several processes, nothing that joins them", script, "", map[string]string{"sharding": "unknown: how several processes share the training"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			checkSettings(t, scriptJob(t, map[string]string{"train.py": row.script}, 2, versions2025, "torchrun --nproc_per_node 2 train.py "+row.words), row.want)
+		})
+	}
+}

@@ -191,6 +191,9 @@ func (f *sourceFile) named(name string) (value *python.Expr, line int) {
 			return f.options[key].value(f), f.options[key].line
 		}
 	}
+	if o := (&scriptOption{names: []string{"--" + name}}); f.scope.Override == nil && o.isGiven(f.text.r) { // to a parser that is not read
+		return o.value(f), 0
+	}
 	var last *python.Assignment
 	for _, a := range f.Assignments {
 		if a.Target == name && a.Key == nil && a.Value != nil {
