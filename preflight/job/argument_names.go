@@ -13,7 +13,7 @@ import (
 // single word of another parser says that another program reads the rest, too.
 
 // trainerOnly are options that no parser has but one that TrainingArguments, or TRL's configurations on top of it, make.
-const trainerOnly = `do_train do_eval eval_strategy evaluation_strategy save_strategy fsdp fsdp_config gradient_checkpointing_kwargs use_peft
+const trainerOnly = `eval_strategy evaluation_strategy save_strategy fsdp fsdp_config gradient_checkpointing_kwargs use_peft
 	lora_target_modules use_flash_attention_2 max_prompt_length`
 
 // exampleNames are the options of transformers' examples/pytorch beside TrainingArguments (all of 4.40 to 5.12), with and without Trainer.

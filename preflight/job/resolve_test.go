@@ -62,8 +62,8 @@ func TestHubNames(t *testing.T) {
 		{"known to have no config", "train.py --model_name_or_path org/code", map[string]string{"HF_HOME": "home"}, 0, "the hub has no config.json", ""},
 		{"built-in", "train.py --model_name_or_path gpt2", nil, 124_439_808, "built-in table of public models", ""},
 		{"the table knows no revisions", "train.py --model_name_or_path gpt2 --model_revision v3", nil, 0, "--online", ""},
-		{"offline", "train.py --model_name_or_path gpt2 --output_dir o --do_train", map[string]string{"HF_HUB_OFFLINE": "1"}, 124_439_808, "built-in", "HF_HUB_OFFLINE"},
-		{"offline, cached", "train.py --model_name_or_path org/tiny --output_dir o --do_train", map[string]string{"HF_HUB_OFFLINE": "1", "HF_HOME": "home"}, tinyParameters, "config.json", ""},
+		{"offline", "train.py --model_name_or_path gpt2 --output_dir o --save_strategy no", map[string]string{"HF_HUB_OFFLINE": "1"}, 124_439_808, "built-in", "HF_HUB_OFFLINE"},
+		{"offline, cached", "train.py --model_name_or_path org/tiny --output_dir o --save_strategy no", map[string]string{"HF_HUB_OFFLINE": "1", "HF_HOME": "home"}, tinyParameters, "config.json", ""},
 		{"no name", "train.py --model_name_or_path org--x", nil, 0, "neither a folder nor a hub name", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestAdapterFolder(t *testing.T) {
 			}
 			write(t, filepath.Join(dir, "a"), "adapter_config.json", test.text)
 			write(t, filepath.Join(dir, "base"), "config.json", tinyConfig)
-			j := Read(Sources{Argv: strings.Fields("python run_sft.py --model_name_or_path a --output_dir o --do_train"), Dir: dir, GPUs: 1})
+			j := Read(Sources{Argv: strings.Fields("python run_sft.py --model_name_or_path a --output_dir o --save_strategy no"), Dir: dir, GPUs: 1})
 			check(t, j, test.want)
 			if test.problem == "" && len(j.Problems) > 0 || test.problem != "" && (len(j.Problems) == 0 || !strings.Contains(j.Problems[0].Error(), test.problem)) {
 				t.Errorf("problems %v, want %q", j.Problems, test.problem)
@@ -146,7 +146,7 @@ func TestAdapterFolder(t *testing.T) {
 	write(t, dir, "config.json", tinyConfig) // transformers loads the adapter's base even where a config.json stands beside it
 	write(t, dir, "adapter_config.json", `{"base_model_name_or_path": "gpt2", "r": 4, "lora_alpha": 8, "target_modules": ["c_attn", "c_fc"], "layers_to_transform": [0, 11],
 		"rank_pattern": {"c_fc": 2}, "bias": "all", "use_dora": true, "modules_to_save": ["wte"]}`)
-	lora := Read(Sources{Argv: strings.Fields("python run_sft.py --model_name_or_path " + dir + " --output_dir o --do_train"), GPUs: 1}).LoRA.Value
+	lora := Read(Sources{Argv: strings.Fields("python run_sft.py --model_name_or_path " + dir + " --output_dir o --save_strategy no"), GPUs: 1}).LoRA.Value
 	if lora == nil || lora.R != 4 || lora.Alpha != 8 || !lora.DoRA || lora.Bias != "all" || lora.RankPattern["c_fc"] != 2 || len(lora.ModulesToSave) != 1 {
 		t.Fatalf("%+v", lora)
 	}
@@ -171,7 +171,7 @@ func TestQuantisedCheckpoints(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		write(t, dir, "config.json", strings.TrimSuffix(tinyConfig, "}")+`, "quantization_config": `+quantization+"}")
-		j := Read(Sources{Argv: strings.Fields("python run_sft.py --model_name_or_path . --output_dir o --do_train --use_peft --lora_r 8"), Dir: dir, GPUs: 1, Versions: map[string]string{"transformers": "5.2.0"}})
+		j := Read(Sources{Argv: strings.Fields("python run_sft.py --model_name_or_path . --output_dir o --save_strategy no --use_peft --lora_r 8"), Dir: dir, GPUs: 1, Versions: map[string]string{"transformers": "5.2.0"}})
 		check(t, j, want)
 		if strings.Contains(quantization, "storage") && (j.Quant.Value == nil || j.Quant.Value.Storage != "bfloat16") {
 			t.Errorf("%+v", j.Quant)
@@ -186,6 +186,6 @@ func FuzzAdapterConfig(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		dir := t.TempDir()
 		write(t, dir, "adapter_config.json", text)
-		settingValues(t, Read(Sources{Argv: strings.Fields("python run_sft.py --model_name_or_path . --output_dir o --do_train"), Dir: dir, GPUs: 1}))
+		settingValues(t, Read(Sources{Argv: strings.Fields("python run_sft.py --model_name_or_path . --output_dir o --save_strategy no"), Dir: dir, GPUs: 1}))
 	})
 }

@@ -54,6 +54,9 @@ func freshModelFields(*reader) fieldSet {
 // familyOf judges a script by its name: path, or "-m module". The name alone does not decide: see suits.
 func familyOf(script string) family {
 	base := filepath.Base(script)
+	if otherThanTorch(script) {
+		return family{}
+	}
 	if known, ok := exampleScripts()[base]; ok {
 		known.framework, known.readsJSON, known.strict, known.trainer, known.origin = "hf-trainer", true, true, true, base+" is an example of transformers"
 		return known
@@ -70,6 +73,12 @@ func familyOf(script string) family {
 // fastChatFields are the options that FastChat's train.py adds to TrainingArguments.
 func fastChatFields(*reader) fieldSet {
 	return fieldSet{wordArgument: "data_path eval_data_path padding_side", boolArgument: "lazy_preprocess trust_remote_code"}
+}
+
+// otherThanTorch reports whether a script's name or folder says that it is a twin for JAX or TensorFlow, whose options have the same names.
+func otherThanTorch(script string) bool {
+	words := strings.FieldsFunc(strings.ToLower(strings.TrimSuffix(script, ".py")), func(c rune) bool { return c == '/' || c == '_' || c == '-' || c == '.' || c == ' ' })
+	return slices.ContainsFunc(words, func(word string) bool { return containsWord("flax jax tf tensorflow keras xla tpu", word) })
 }
 
 // suits reports whether a script that has the name of a published one does what that does: its text uses the same trainer, or, when it is
@@ -91,7 +100,7 @@ func (f family) suits(r *reader) bool {
 // TRL's configurations, and some have no other.
 func recogniseArguments(r *reader) (family, bool) {
 	f := family{framework: "hf-trainer", task: taskInName(r.job.Script.Value), readsJSON: true, trainer: true, origin: "all arguments are those of Hugging Face's and TRL's configurations"}
-	if r.sourceText() != nil || r.onVariable("ACCELERATE_USE_MEGATRON_LM") { // Trainer cannot use Megatron-LM
+	if r.sourceText() != nil || otherThanTorch(r.job.Script.Value) || r.onVariable("ACCELERATE_USE_MEGATRON_LM") { // Trainer cannot use Megatron-LM
 		return f, false
 	}
 	names, all := r.argumentNames(f)

@@ -120,7 +120,7 @@ ARGS=(
     --output_dir "out dir"
     --per_device_train_batch_size $((GPUS / 2))
 )
-ARGS+=(--do_train)
+ARGS+=(--save_strategy no)
 python -m pip install trl
 torchrun --nnodes=$SLURM_NNODES --nproc_per_node=$GPUS train.py "${ARGS[@]}" "$@" 2>&1 | tee log
 python merge.py
@@ -201,7 +201,7 @@ func TestShellString(t *testing.T) {
 
 // Every setting says where in the script it stands.
 func TestPlaceInScript(t *testing.T) {
-	dir := lay(t, map[string]string{"run.sh": "\ntorchrun --nproc_per_node 2 a.py --output_dir o --do_train --bf16 --model_name_or_path $MODEL\n"})
+	dir := lay(t, map[string]string{"run.sh": "\ntorchrun --nproc_per_node 2 a.py --output_dir o --save_strategy no --bf16 --model_name_or_path $MODEL\n"})
 	j := Read(Sources{Argv: words("bash run.sh"), Dir: dir})
 	if j.NProc.Origin != "run.sh:2 --nproc_per_node" || j.Precision.Origin != "run.sh:2 --bf16" {
 		t.Errorf("%q %q", j.NProc.Origin, j.Precision.Origin)
