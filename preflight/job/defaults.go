@@ -34,7 +34,8 @@ func (r *reader) trainerDefaults() {
 		set   *Setting[string]
 		value string
 	}{{"checkpointing", &j.Checkpointing, "none"}, {"fused_loss", &j.FusedLoss, "none"}, {"layer_kernels", &j.LayerKernels, "none"}} {
-		if offer.set.Origin == "" && r.silence(offer.key) == "" && !(offer.key == "checkpointing" && r.checkpointsItself()) {
+		itself := offer.key == "checkpointing" && r.checkpointsItself()
+		if offer.set.Origin == "" && r.silence(offer.key) == "" && !itself {
 			offer.set.Offer(offer.value, origin)
 		}
 	}

@@ -23,7 +23,8 @@ func recogniseLlamafactory(r *reader) (family, bool) {
 	case strings.HasPrefix(slashes, "/-m llamafactory.") || strings.HasSuffix(slashes, "/llamafactory/launcher.py"):
 		f.origin = script + " is LLaMA-Factory's"
 	case strings.HasSuffix(slashes, "/train.py") || strings.HasSuffix(slashes, "/train_bash.py"):
-		if !r.mentions("finetuning_type") && !(r.mentions("stage") && r.mentions("template", "cutoff_len", "dataset_dir")) {
+		staged := r.mentions("stage") && r.mentions("template", "cutoff_len", "dataset_dir")
+		if !staged && !r.mentions("finetuning_type") {
 			return f, false
 		}
 		f.origin = "the arguments are LLaMA-Factory's"

@@ -67,25 +67,6 @@ func recogniseTRL(r *reader) (family, bool) {
 	return f, true
 }
 
-// scriptImports reports whether the script's text names a package in an import.
-func (r *reader) scriptImports(name string) bool {
-	script := r.job.Script.Value
-	if !isFile(r.path(script)) {
-		return false
-	}
-	data, err := document.Read(r.path(script), script)
-	if err != nil {
-		return false
-	}
-	for line := range strings.Lines(string(data)) {
-		words := strings.Fields(line)
-		if len(words) > 1 && (words[0] == "from" || words[0] == "import") && (words[1] == name || strings.HasPrefix(words[1], name+".")) {
-			return true
-		}
-	}
-	return false
-}
-
 // trlFields are the options of TRL's configurations beside those of TrainingArguments and ModelConfig.
 func trlFields(r *reader) fieldSet {
 	f := fieldSet{

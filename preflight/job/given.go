@@ -3,6 +3,7 @@ package job
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -58,10 +59,8 @@ func looksLike(option, words string) bool {
 		if strings.Contains(word, "_") && strings.Contains("_"+whole+"_", "_"+word+"_") {
 			return true
 		}
-		for _, part := range parts {
-			if part == word {
-				return true
-			}
+		if slices.Contains(parts, word) {
+			return true
 		}
 	}
 	return false

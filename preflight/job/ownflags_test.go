@@ -106,7 +106,9 @@ func checkFlag(t *testing.T, name, flag string, j *Job, shows map[string]string)
 	}
 	for key, want := range shows {
 		got := settings[key]
-		if value := string(got.Value); value != want && !(strings.Contains(want, ":") && strings.Contains(value, want)) {
+		value := string(got.Value)
+		part := strings.Contains(want, ":") && strings.Contains(value, want)
+		if value != want && !part {
 			t.Errorf("%s: --%s: %s is %s (%s), want %s", name, flag, key, got.Value, got.Origin, want)
 		}
 		if !strings.Contains(got.Origin, "flag --"+flag) {
