@@ -106,3 +106,13 @@ func (r *reader) checkpointsItself() bool {
 	}
 	return false
 }
+
+// parsesClass reports whether the script's parser is given a dataclass of that name.
+func (t *sourceText) parsesClass(name string) bool {
+	for _, c := range t.calls(dataclassParsers()...) {
+		if slices.Contains(namesIn(c.Args), name) {
+			return true
+		}
+	}
+	return false
+}

@@ -173,16 +173,6 @@ func (r *reader) readOwnScript() {
 	}
 }
 
-// parsesClass reports whether the script's parser is given a dataclass of that name.
-func (t *sourceText) parsesClass(name string) bool {
-	for _, c := range t.calls(dataclassParsers()...) {
-		if slices.Contains(namesIn(c.Args), name) {
-			return true
-		}
-	}
-	return false
-}
-
 // readSourceTrainer reads a user's script with Trainer or a trainer of TRL.
 func (r *reader) readSourceTrainer() {
 	t := r.source
