@@ -57,6 +57,8 @@ func (e *Estimate) Most() (bytes int64, known bool) {
 	switch {
 	case e.Partial || e.PerGPU.HighBytes == nil:
 		return 0, false
+	case len(e.Unsettled) > 0 && e.Job != nil && len(e.Job.Argv) > 0 && !e.Job.Framework.Known: // nobody knows what else the program holds
+		return 0, false
 	case len(e.Unsettled) > 0:
 		return *e.PerGPU.HighBytes, true
 	}
