@@ -27,17 +27,17 @@ func TestNamedBesides(t *testing.T) {
 		"--use_ema=False --ema_decay 0 --model_ema false --swa": "averaged copy of the weights" + unsized,
 
 		// what looks alike and names no model
-		"--clip 1.0":                         "none",
-		"--clip norm":                        "none",
-		"--clip_grad 1.0 --clip_grad_norm 1": "none",
-		"--train_text_encoder":               "none",
-		"--vae none --teacher False":         "none",
-		"--vae_batch_size 4":                 "none",
-		"--teacher_temp 0.04 --reward accuracy --reward_weights 0.5,0.5": "none",
-		"--encoder resnet50 --backbone vit_b --output_dir vae":           "none",
-		"--vae --bf16":                  "none",
-		"--use_ema=False --ema_decay 0": "none",
-		"ema --config ema.yaml -m no":   "none",
+		"--clip 1.0":                         "unknown: not a program that oomguard knows",
+		"--clip norm":                        "unknown: not a program that oomguard knows",
+		"--clip_grad 1.0 --clip_grad_norm 1": "unknown: not a program that oomguard knows",
+		"--train_text_encoder":               "unknown: not a program that oomguard knows",
+		"--vae none --teacher False":         "unknown: not a program that oomguard knows",
+		"--vae_batch_size 4":                 "unknown: not a program that oomguard knows",
+		"--teacher_temp 0.04 --reward accuracy --reward_weights 0.5,0.5": "unknown: not a program that oomguard knows",
+		"--encoder resnet50 --backbone vit_b --output_dir vae":           "unknown: not a program that oomguard knows",
+		"--vae --bf16":                  "unknown: not a program that oomguard knows",
+		"--use_ema=False --ema_decay 0": "unknown: not a program that oomguard knows",
+		"ema --config ema.yaml -m no":   "unknown: not a program that oomguard knows",
 	} {
 		t.Run(words, func(t *testing.T) {
 			j := scriptJob(t, map[string]string{"train.py": "import torch\n"}, 1, "", "python train.py "+words)
