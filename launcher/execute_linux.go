@@ -51,53 +51,34 @@ func (p *Process) execute(c Command, file string) (pid int, err error) {
 // execute starts the file and returns its pid once the new program has replaced us in the child. It does not use os/exec, whose
 // Wait would compete with ours; syscall.ForkExec also gives the child the resource limits and signal mask that we came with.
 func execute(c Command, file string, sys *syscall.SysProcAttr) (int, error) {
-	streams, closeStreams, err := descriptors(c.Stdin, c.Stdout, c.Stderr)
+	files, closeNull, err := withNull(c.Stdin, c.Stdout, c.Stderr)
 	if err != nil {
 		return 0, err
 	}
-	defer closeStreams()
-	attr := &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: streams, Sys: sys}
-	pid, err := syscall.ForkExec(file, c.Argv, attr)
+	defer closeNull()
+	fds, err := numbers(files...)
+	if err != nil {
+		return 0, err
+	}
+	fds, beyond := table(fds, c.Descriptors)
+	for _, fd := range beyond {
+		_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0) // it fails only where it has been closed
+	}
+	attr := &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: fds, Sys: sys}
+	first, argv := ignoring(file, c.Argv)
+	pid, err := syscall.ForkExec(first, argv, attr)
 	if errors.Is(err, unix.ENOEXEC) { // a script without a #! line: /bin/sh runs it, as execvp(3) and the shells have it
 		pid, err = syscall.ForkExec("/bin/sh", append([]string{"/bin/sh", file}, c.Argv[1:]...), attr)
 	}
-	runtime.KeepAlive(c) // a stream that is garbage would be closed by its finalizer
+	runtime.KeepAlive(files) // a stream that is garbage would be closed by its finalizer
 	if err != nil {
 		return 0, explain(inside(c.Dir, file), err)
 	}
+	for _, fd := range c.Descriptors {
+		_ = unix.Close(fd) // the command has it
+	}
 	return pid, nil
 }
-
-// descriptors returns the streams' descriptors, of /dev/null for those that are nil. File.Fd is of no use here: it may change the
-// stream's blocking mode, which we share with whoever gave it to us.
-func descriptors(files ...*os.File) (fds []uintptr, closeNull func(), err error) {
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	for i, f := range files {
-		if f == nil {
-			f = null
-		}
-		conn, err := f.SyscallConn()
-		if err == nil {
-			err = conn.Control(func(fd uintptr) {
-				if int(fd) == i && inheritedClosed(i) {
-					fd = closedFD // what is there now was opened by Go's runtime
-				}
-				fds = append(fds, fd)
-			})
-		}
-		if err != nil {
-			null.Close()
-			return nil, nil, fmt.Errorf("standard stream %s: %w", f.Name(), err)
-		}
-	}
-	return fds, func() { null.Close() }, nil
-}
-
-// closedFD stands for a descriptor that the child is to have closed; see syscall.ForkExec.
-const closedFD = ^uintptr(0)
 
 // explain says why a file that Lookup has found could not be executed.
 func explain(file string, err error) error {

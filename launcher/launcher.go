@@ -38,6 +38,8 @@ type Command struct {
 	Env                   []string // complete environment of the child
 	Dir                   string
 	Stdin, Stdout, Stderr *os.File
+	// Descriptors are those beyond the streams that the child gets as they are, under their own numbers. They are closed here when it has started.
+	Descriptors []int
 }
 
 // Exit is how the command ended.

@@ -37,6 +37,7 @@ type Relay struct {
 
 	mu      sync.Mutex // guards streams
 	streams []stream   // those that have a reader
+	given   []*os.File // what the command gets in place of its streams
 }
 
 // stream is one way from the command: the pipe it writes to, and where that leads.
@@ -66,8 +67,8 @@ func StartRelay(argv []string, copyTo string, stdout, stderr *os.File) (*Relay, 
 	}
 	switch {
 	case err != nil:
-	case SameStream(stdout, stderr):
-		r.Stderr = r.Stdout // one pipe for both: the order of their bytes is kept
+	case len(r.streams) > 0 && SameStream(stdout, stderr):
+		r.Stderr, err = r.alike(stderr)
 	case IsPipe(stderr):
 		r.Stderr, err = r.add(stderr)
 	}
@@ -76,8 +77,9 @@ func StartRelay(argv []string, copyTo string, stdout, stderr *os.File) (*Relay, 
 	}
 	if err != nil {
 		for _, s := range r.streams {
-			_, _ = s.read.Close(), s.write.Close()
+			_ = s.read.Close()
 		}
+		r.Started()
 		return &Relay{Stdout: stdout, Stderr: stderr}, fmt.Errorf("copy the command's output: %w", err)
 	}
 	return r, nil
@@ -85,11 +87,15 @@ func StartRelay(argv []string, copyTo string, stdout, stderr *os.File) (*Relay, 
 
 // IsPipe tells whether a stream leads to a pipe or a socket, which is what a Relay copies.
 func IsPipe(f *os.File) bool {
-	if f == nil {
-		return false
-	}
+	return f != nil && mode(f)&(os.ModeNamedPipe|os.ModeSocket) != 0
+}
+
+func mode(f *os.File) os.FileMode {
 	info, err := f.Stat()
-	return err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0
+	if err != nil {
+		return 0
+	}
+	return info.Mode()
 }
 
 // SameStream tells whether both lead to the same file, so that the order in which they are written to is kept.
@@ -104,12 +110,60 @@ func SameStream(a, b *os.File) bool {
 
 func (r *Relay) add(to *os.File) (*os.File, error) {
 	var fds [2]int
-	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil { // blocking, as the command must find its end
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		return nil, err
 	}
 	s := stream{read: os.NewFile(uintptr(fds[0]), "relay"), write: os.NewFile(uintptr(fds[1]), to.Name()), to: to}
-	r.streams = append(r.streams, s)
-	return s.write, nil
+	r.streams, r.given = append(r.streams, s), append(r.given, s.write)
+	return r.give(s.write, to)
+}
+
+// alike is stderr where it leads to the same pipe as stdout: one pipe for both, so that the order of their bytes is kept.
+func (r *Relay) alike(stderr *os.File) (*os.File, error) {
+	first := r.streams[0]
+	one, err := opened(first.to)
+	if err != nil {
+		return nil, err
+	}
+	if other, err := opened(stderr); err != nil || one == other {
+		return r.Stdout, err
+	}
+	return r.give(first.write, stderr)
+}
+
+// opened is how a stream was opened, as far as a command may notice: for appending, not to wait, for reading too (cmd <> pipe).
+func opened(stream *os.File) (int, error) {
+	fds, err := numbers(stream)
+	if err != nil {
+		return 0, err
+	}
+	flags, err := unix.FcntlInt(fds[0], unix.F_GETFL, 0)
+	if flags &= unix.O_APPEND | unix.O_NONBLOCK | unix.O_RDWR; mode(stream)&os.ModeSocket != 0 {
+		flags &^= unix.O_RDWR // as each socket is
+	}
+	return flags, err
+}
+
+// give is our pipe, opened anew where the stream was not opened as a pipe is.
+func (r *Relay) give(pipe, stream *os.File) (*os.File, error) {
+	how, err := opened(stream)
+	if err != nil || how == 0 {
+		return pipe, err
+	}
+	if how&unix.O_RDWR == 0 {
+		how |= unix.O_WRONLY
+	}
+	fds, err := numbers(pipe)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(int(fds[0])), how|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return pipe, nil // without /proc it is an ordinary pipe
+	}
+	given := os.NewFile(uintptr(fd), stream.Name())
+	r.given = append(r.given, given)
+	return given, nil
 }
 
 // start begins to relay, in a session of its own so that neither Ctrl-C nor the end of our group reaches it.
@@ -128,11 +182,15 @@ func (r *Relay) process() (pid int, err error) {
 	for _, s := range streams {
 		files = append(files, s.read, s.to)
 	}
-	fds, closeNull, err := descriptors(files...)
+	files, closeNull, err := withNull(files...)
 	if err != nil {
 		return 0, err
 	}
 	defer closeNull()
+	fds, err := numbers(files...)
+	if err != nil {
+		return 0, err
+	}
 	// Not even its arguments name us (pkill -f). It needs nothing of the environment.
 	argv := slices.Concat([]string{RelayName}, r.argv[1:], []string{strconv.Itoa(len(streams)), filepath.Base(r.copyTo)})
 	pid, err = syscall.ForkExec(r.argv[0], argv, &syscall.ProcAttr{
@@ -212,8 +270,7 @@ func (r *Relay) drop(i int) bool {
 func (r *Relay) relayHere() {
 	var done sync.WaitGroup
 	for _, s := range r.open() {
-		if fds, closeNull, err := descriptors(s.read, s.to); err == nil {
-			closeNull()
+		if fds, err := numbers(s.read, s.to); err == nil {
 			done.Go(func() {
 				_ = newRoute(int(fds[0]), int(fds[1])).relay(nil)
 				_ = s.read.Close()
@@ -228,8 +285,8 @@ func (r *Relay) PID() int { return int(r.pid.Load()) }
 
 // Started closes our copies of what the command was given, so that the end of its writers is the end of the stream.
 func (r *Relay) Started() {
-	for _, s := range r.open() {
-		_ = s.write.Close()
+	for _, f := range r.given {
+		_ = f.Close()
 	}
 }
 

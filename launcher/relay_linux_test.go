@@ -63,6 +63,7 @@ func newWire(t *testing.T) wire {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { reader.Close() })
+	writer.Fd() // a pipe that waits, as commands usually have it
 	log := filepath.Join(t.TempDir(), "output")
 	r, err := StartRelay(program("relay"), log, writer, writer)
 	if err != nil {
@@ -383,12 +384,15 @@ func TestRelayWithoutSplice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := unix.FcntlInt(uintptr(fds[1]), unix.F_SETFL, unix.O_APPEND|unix.O_NONBLOCK); err != nil {
+	if _, err := unix.FcntlInt(uintptr(fds[1]), unix.F_SETFL, unix.O_APPEND); err != nil {
 		t.Fatal(err)
 	}
 	w := wire{reader: os.NewFile(uintptr(fds[0]), "reader"), writer: os.NewFile(uintptr(fds[1]), "writer"), log: filepath.Join(t.TempDir(), "output")}
 	defer w.reader.Close()
 	if w.relay, err = StartRelay(program("relay"), w.log, w.writer, w.writer); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fds[1]), unix.F_SETFL, unix.O_APPEND|unix.O_NONBLOCK); err != nil { // by somebody who shares it
 		t.Fatal(err)
 	}
 	cmd := w.command(t, `head -c 3000000 /dev/zero; echo the end`)
@@ -408,6 +412,7 @@ func TestOneOfTwoReadersGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer errReader.Close()
+	_, _ = outWriter.Fd(), errWriter.Fd()
 	r, err := StartRelay(program("relay"), filepath.Join(t.TempDir(), "output"), outWriter, errWriter)
 	if err != nil {
 		t.Fatal(err)
@@ -481,7 +486,7 @@ func TestRelayOnlyForPipes(t *testing.T) {
 	}
 }
 
-// TestRelaySharesTheStream: the blocking mode of a stream that others share is not changed.
+// TestRelaySharesTheStream: the blocking mode of a stream that others share is not changed, and the command finds it as it is.
 func TestRelaySharesTheStream(t *testing.T) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_NONBLOCK|unix.O_CLOEXEC); err != nil {
@@ -494,7 +499,13 @@ func TestRelaySharesTheStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := wire{relay: r, reader: reader, writer: writer}
-	cmd := w.command(t, `head -c 3000000 /dev/zero`) // more than the reader's pipe holds
+	cmd := w.command(t, `exec python3 -S -c '
+import os, select
+data = bytes(3000000)  # more than the pipes hold
+assert not os.get_blocking(1)
+while data:
+    select.select([], [1], [])
+    data = data[os.write(1, data):]'`)
 	got := make([]byte, 3000000)
 	if _, err := io.ReadFull(reader, got); err != nil {
 		t.Fatal(err)

@@ -171,7 +171,7 @@ func (s *session) launch(devices gpu.Source) error {
 	relay := s.setup.relay
 	proc, err := launcher.Start(launcher.Command{
 		Argv: s.argv, Env: commandEnv, Dir: s.env.dir,
-		Stdin: s.env.stdin, Stdout: relay.Stdout, Stderr: relay.Stderr,
+		Stdin: s.env.stdin, Stdout: relay.Stdout, Stderr: relay.Stderr, Descriptors: s.env.descriptors,
 	}, launcher.Options{
 		KillAfter: s.cli.Duration("kill-after"), DieWithUs: s.cli.Bool("die-with-oomguard"), WholeJob: s.env.getenv("SLURM_JOB_ID") != "",
 		Exclude:    func() []int { return slices.Concat(helperPIDs(devices), s.adviser.pids(), []int{relay.PID()}) },

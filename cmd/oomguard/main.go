@@ -11,8 +11,10 @@ import (
 )
 
 func main() {
-	launcher.Inherit()
-	os.Exit(run(processEnvironment()))
+	descriptors := launcher.Inherit()
+	env := processEnvironment()
+	env.descriptors = descriptors
+	os.Exit(run(env))
 }
 
 // environment is all that the program takes from outside, so that nothing below main reaches for it.
@@ -20,6 +22,7 @@ type environment struct {
 	args                  []string // without the program's name
 	environ               []string
 	stdin, stdout, stderr *os.File
+	descriptors           []int  // inherited beyond these, for the command
 	dir                   string // working directory
 	executable            string // our own path, to start ourselves as a helper
 	now                   func() time.Time
