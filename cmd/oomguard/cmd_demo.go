@@ -76,9 +76,9 @@ func demoAction(ctx context.Context, env environment, c *cli.Context) error {
 }
 
 // promptFrees makes glibc's malloc give freed memory back to the system at once (fixed thresholds of 128 KiB, mallopt(3)), so that
-// without a GPU the resident memory follows the tensors.
+// without a GPU the resident memory follows the tensors; and it lets the probe reset the kernel's peak of that, so that each stage has its own.
 func promptFrees() []string {
-	return []string{"MALLOC_MMAP_THRESHOLD_=131072", "MALLOC_TRIM_THRESHOLD_=131072"}
+	return []string{"MALLOC_MMAP_THRESHOLD_=131072", "MALLOC_TRIM_THRESHOLD_=131072", "OOMGUARD_RESET_PEAKS=1"}
 }
 
 // visibleGPUs is how many GPUs the demo may use; 0 when none can be seen.

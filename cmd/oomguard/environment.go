@@ -22,6 +22,7 @@ func reasons() map[string]string {
 		"OOMGUARD_OWNER":         "it is that of an oomguard around this one",
 		"MALLOC_MMAP_THRESHOLD_": demo,
 		"MALLOC_TRIM_THRESHOLD_": demo,
+		"OOMGUARD_RESET_PEAKS":   "oomguard demo: the kernel's peak of the resident memory is reset for each stage",
 		allocconf.OldName:        "--alloc-conf",
 		allocconf.NewName:        "--alloc-conf",
 	}

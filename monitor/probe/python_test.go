@@ -52,7 +52,7 @@ func plainEnv(extra ...string) []string {
 
 // rankEnv is the environment of a process that torchrun started as the only one.
 func rankEnv(extra ...string) []string {
-	return plainEnv(append([]string{"RANK=0", "LOCAL_RANK=0", "WORLD_SIZE=1"}, extra...)...)
+	return plainEnv(append([]string{"RANK=0", "LOCAL_RANK=0", "WORLD_SIZE=1", "OOMGUARD_RESET_PEAKS=1"}, extra...)...)
 }
 
 type result struct {

@@ -348,6 +348,28 @@ class MemoryTest(unittest.TestCase):
         self.assertEqual(users_peak(), 120)
         self.assertEqual(m.read()[5:8], (3, 1, 0))
 
+    def test_the_kernels_peak_is_left_alone(self):
+        import resource
+        kernel = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        host = memory.HostMemory()
+        self.assertFalse(host.exact)
+        host.reset(host.read())
+        low = host.read()[0]
+        block = bytearray(b"x") * (96 * MIB)
+        del block
+        reading = host.read()
+        self.assertLess(abs(reading[1] - low - 96 * MIB), 8 * MIB)  # the process has never had so much
+        highest = kernel()
+        host.reset(reading)
+        block = bytearray(b"x") * (32 * MIB)
+        held = host.read()
+        del block
+        reading = host.read()
+        self.assertGreaterEqual(kernel(), highest)
+        self.assertLess(abs(held[1] - held[0]), 2 * MIB)  # now it had more before: a sample
+        self.assertLess(abs(reading[1] - low), 8 * MIB)
+
+    @unittest.mock.patch.dict(os.environ, OOMGUARD_RESET_PEAKS="1")
     def test_resident_memory_has_true_peaks_and_a_discount(self):
         host = memory.HostMemory()
         self.assertTrue(host.exact, "this kernel can not reset VmHWM: the probe would only sample")
@@ -372,6 +394,7 @@ class MemoryTest(unittest.TestCase):
         self.assertLess(abs(reading[1] - before[0]), 2 * MIB)
         self.assertEqual(len(kept), 32 * MIB)
 
+    @unittest.mock.patch.dict(os.environ, OOMGUARD_RESET_PEAKS="1")
     def test_getrusage_keeps_its_meaning(self):
         import resource
         host = memory.HostMemory()

@@ -71,8 +71,8 @@ class Probe:
             pid=os.getpid(), attempt=_number(env.get("TORCHELASTIC_RESTART_COUNT")),
             torch=str(self.torch.__version__), python=sys.version.split()[0], a=resident, **self.memory.describe(reading[7]))
         if not self.memory.exact:
-            self.journal.event("note", msg="the peak of resident memory can not be reset here (/proc/self/clear_refs): "
-                                           "without a GPU, memory is only sampled at the borders of the stages")
+            self.journal.event("note", msg="without a GPU, the memory of a stage is a sample at its borders, or the peak of the process "
+                                           "where that rose in it: the kernel's own peak is not reset")
         self.recorder.close("start", 0, 0)
 
     # Calls from hooks

@@ -9,8 +9,10 @@ import re
 
 
 class HostMemory:
-    """Resident memory without file pages, which are mostly libraries. Linux keeps the peak (VmHWM, file pages included) and resets
-    it when 5 is written to clear_refs; both files are described in proc(5)."""
+    """Resident memory without file pages, which are mostly libraries. Linux keeps the peak since the start (VmHWM, file pages included): a
+    window in which that rises has it as its own peak, of any other only the memory at its borders is known. Linux also resets the peak
+    when 5 is written to clear_refs (both files are described in proc(5)), and then each window has its own; but /usr/bin/time and
+    whoever else asks the kernel for the peak of the process would be told a lower one. So that is done only where it is asked for."""
 
     kind = "rss"
     PROOF_BYTES = 4 << 20  # touched once to see that the peak rises and falls again
@@ -22,6 +24,11 @@ class HostMemory:
         self._highest = 0
         self._discount = 0
         self.highest_resident = 0  # ever, file pages included
+        self._resident()
+        self._risen = self.highest_resident  # when the window began
+        self.exact = False
+        if not os.environ.get("OOMGUARD_RESET_PEAKS"):
+            return
         try:
             self._reset = os.open("/proc/self/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
             self.exact = self._peak_resets()
@@ -48,7 +55,7 @@ class HostMemory:
 
     def read(self):
         now, peak = self._resident()
-        if not self.exact:
+        if not self.exact and self.highest_resident == self._risen:
             peak = max(now, self._highest)
         return now - self._discount, peak - self._discount, 0, 0, 0, 0, 0, 0
 
@@ -57,6 +64,7 @@ class HostMemory:
             os.write(self._reset, b"5")
         else:
             self._highest = reading[0] + self._discount  # the end of one window is the start of the next
+            self._risen = self.highest_resident
 
     def discount(self, before):
         """Leaves out of all later readings what the process has gained since a reading: code, not tensors."""
