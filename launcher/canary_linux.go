@@ -39,6 +39,15 @@ func startCanary() *canary {
 	if err != nil {
 		return nil
 	}
+	null, err := openNull()
+	if err != nil {
+		return nil
+	}
+	defer null.Close()
+	fds, err := numbers(null, null, null)
+	if err != nil {
+		return nil
+	}
 	c := &canary{stop: make(chan struct{}), gone: make(chan struct{})}
 	started := make(chan error)
 	go func() {
@@ -54,7 +63,7 @@ func startCanary() *canary {
 			return
 		}
 		c.pid, err = syscall.ForkExec(sleep, []string{"sleep", "infinity"}, &syscall.ProcAttr{
-			Dir: "/", Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL},
+			Dir: "/", Files: fds, Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL},
 		})
 		started <- err
 		if err == nil {

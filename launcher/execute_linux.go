@@ -31,7 +31,7 @@ func find(c Command) (string, error) {
 // started the command; so it gets a thread that lives until the command has ended.
 func (p *Process) execute(c Command, file string) (pid int, err error) {
 	sys := p.term.attributes()
-	if !p.options.DieWithUs {
+	if !p.options.DieWithUs || p.guard != nil {
 		return execute(c, file, sys)
 	}
 	sys.Pdeathsig = unix.SIGTERM

@@ -154,14 +154,17 @@ type Options struct {
 	// Grace is how long ranks that outlive the command have between SIGTERM and SIGKILL. Zero: DefaultGrace. A SIGINT, SIGTERM,
 	// SIGHUP or SIGQUIT that comes in this time ends it at once.
 	Grace time.Duration
-	// LeftBehind is called once, before anything is done to them, when ranks have outlived the command: how many processes they and
-	// theirs are. Waiting for them can take the whole grace, which a user wants to be told. It must not block. Nil: nobody is told.
-	LeftBehind func(processes int)
+	// LeftBehind is called once, before anything is done to them, when ranks are to be ended that have outlived the command: how many.
+	// Waiting for them can take the whole grace, which a user wants to be told. It must not block. Nil: nobody is told.
+	LeftBehind func(ranks int)
 	// KillAfter is the last resort against a command that does not end: so long after the first request to end (SIGINT, SIGTERM, SIGHUP,
 	// SIGQUIT) was handed on, the command and everything below it are sent SIGKILL. Zero: never, however long it takes.
 	KillAfter time.Duration
-	// DieWithUs has the kernel send SIGTERM to the command when we die, even of SIGKILL. Without it the command goes on.
+	// DieWithUs: when we die, even of SIGKILL, the command gets SIGTERM. Without it the command goes on.
 	DieWithUs bool
+	// Guard starts this program as a process that calls ServeGuard with the duration that is added as the last word: for DieWithUs it also sends
+	// SIGKILL to what still lives of the command so long after our death (KillAfter, or else Grace). Nil: the kernel sends the SIGTERM alone.
+	Guard []string
 	// SingleRank tells by its arguments, the program's name included, whether a process below the command is its one rank, where that
 	// has neither RANK nor LOCAL_RANK. It must not block. Nil: ranks have both.
 	SingleRank func(argv []string) bool

@@ -51,6 +51,7 @@ func programs() map[string]func(args []string) int {
 		"relay":      relayProgram,
 		"relayed":    relayedProgram,
 		"writer":     writerProgram,
+		"guard":      guardProgram,
 	}
 }
 
@@ -83,6 +84,7 @@ func supervisorProgram(args []string) int {
 		Grace:      grace,
 		KillAfter:  killAfter,
 		DieWithUs:  os.Getenv("DIE_WITH_US") != "",
+		Guard:      guardOf(os.Getenv("GUARD")),
 		WholeJob:   os.Getenv("WHOLE_JOB") != "",
 		LeftBehind: func(n int) { say("left behind %d", n) },
 		becoming:   becoming,

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -24,6 +25,7 @@ type Process struct {
 	changed chan os.Signal   // SIGCHLD: a child has ended or stopped
 	adopted map[int]bool     // orphans that came to us while the command ran
 	canary  *canary          // nil: everything is handed on
+	guard   *guard           // nil: nobody ends the command when we are killed
 	termed  time.Time        // when the last SIGTERM was, where Options.WholeJob is set
 	overdue <-chan time.Time // when Options.KillAfter is over; nil until somebody wants the command to end
 
@@ -62,6 +64,11 @@ func Start(c Command, o Options) (*Process, error) {
 	if o.WholeJob {
 		p.canary = startCanary()
 	}
+	if o.DieWithUs && o.Guard != nil {
+		if p.guard, err = startGuard(o.Guard, cmp.Or(o.KillAfter, o.Grace)); err != nil {
+			p.err = errors.Join(p.err, fmt.Errorf("start the guard, which ends the command when oomguard is killed; it gets SIGTERM then: %w", err))
+		}
+	}
 	p.exit.Started = time.Now()
 	p.pid, err = p.execute(c, file)
 	if p.term != nil {
@@ -69,6 +76,7 @@ func Start(c Command, o Options) (*Process, error) {
 	}
 	if err != nil {
 		p.canary.end()
+		p.guard.dismiss()
 		stop()
 		return nil, err
 	}
@@ -77,6 +85,7 @@ func Start(c Command, o Options) (*Process, error) {
 		p.err = errors.Join(p.err, errors.New("read /proc: it is not mounted or hidden; ranks and orphans of the command cannot be found"))
 	}
 	p.start = child.start
+	p.guard.watch(child)
 	p.ranks = newRankWatch(p.tree, p.pid)
 	p.ranks.single = o.SingleRank
 	go func() {
@@ -90,17 +99,13 @@ func Start(c Command, o Options) (*Process, error) {
 // catch begins to receive signals, and returns how to end that and give the terminal back.
 func (p *Process) catch() (stop func()) {
 	signal.Notify(p.changed, unix.SIGCHLD)
-	var own chan os.Signal
+	release := func() {}
 	if p.signals == nil {
-		own = make(chan os.Signal, 64) // more than there are kinds of signals, should we be slow to look
-		p.signals = own
-		signal.Notify(own, Signals()...)
+		p.signals, release = catch()
 	}
 	return func() {
 		signal.Stop(p.changed)
-		if own != nil {
-			signal.Stop(own)
-		}
+		release()
 		if p.term != nil {
 			p.term.close()
 		}
@@ -147,6 +152,7 @@ func (p *Process) supervise() {
 	}
 	p.exit.Survivors = p.sweep()
 	p.canary.end()
+	p.guard.dismiss()
 	p.ranks.close()
 	p.exit.Ranks = withErrors(p.ranks.exits())
 }

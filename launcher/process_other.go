@@ -43,9 +43,7 @@ func Start(c Command, o Options) (*Process, error) {
 		return nil, errors.New("only Linux can end a command together with us")
 	}
 	if p.signals == nil {
-		own := make(chan os.Signal, 64)
-		signal.Notify(own, Signals()...)
-		p.signals = own
+		p.signals, _ = catch()
 	}
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", file, err)

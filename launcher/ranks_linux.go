@@ -31,6 +31,8 @@ const (
 type identity struct {
 	rank, localRank, attempt int
 	errorFile                string
+	// byLauncher: it has what only a launcher sets that waits for its ranks (torchrun, DeepSpeed's).
+	byLauncher bool
 }
 
 // rank is a training process.
@@ -39,6 +41,9 @@ type rank struct {
 	start  uint64 // see process.start
 	group  int    // its process group; only supervise looks at it
 	handle *handle
+	// parent is who started it; nil: the command itself, or one that had ended before we saw the rank.
+	parent     *starter
+	byLauncher bool // see identity
 }
 
 // rankWatch finds the training processes below the command and learns how each one ends. torchrun itself only tells that some rank
@@ -51,8 +56,9 @@ type rankWatch struct {
 	ended  chan struct{} // a rank has ended: its agent may start others
 	newest time.Time     // when a look has last found new ones
 
-	mu    sync.Mutex // guards ranks
-	ranks []*rank
+	mu       sync.Mutex // guards ranks
+	ranks    []*rank
+	starters []*starter // only look's goroutine uses it
 }
 
 func newRankWatch(t tree, root int) *rankWatch {
@@ -133,6 +139,7 @@ func (w *rankWatch) add(pid int) bool {
 		group:    p.group,
 		handle:   handle,
 	}
+	r.parent, r.byLauncher = w.starter(p.parent), is.byLauncher
 	w.mu.Lock()
 	w.ranks = append(w.ranks, r)
 	w.mu.Unlock()
@@ -260,6 +267,9 @@ func (w *rankWatch) close() {
 		}
 		r.handle.close()
 	}
+	for _, s := range w.starters {
+		s.handle.close()
+	}
 }
 
 func (w *rankWatch) all() []*rank {
@@ -302,8 +312,11 @@ func parseIdentity(environment []byte) (identity, bool) {
 	wanted := map[string]*int{"RANK": &is.rank, "LOCAL_RANK": &is.localRank, "TORCHELASTIC_RESTART_COUNT": &is.attempt}
 	for entry := range bytes.SplitSeq(environment, []byte{0}) {
 		name, value, _ := bytes.Cut(entry, []byte{'='})
-		if string(name) == "TORCHELASTIC_ERROR_FILE" {
+		switch string(name) {
+		case "TORCHELASTIC_ERROR_FILE":
 			is.errorFile = string(value)
+		case "TORCHELASTIC_RUN_ID", "CROSS_RANK":
+			is.byLauncher = true
 		}
 		if into, ok := wanted[string(name)]; ok {
 			if n, err := strconv.Atoi(string(value)); err == nil && n >= 0 {

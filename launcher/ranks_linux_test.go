@@ -91,7 +91,7 @@ func TestAgentKilled(t *testing.T) {
 				want[child] = Survivor{child, "sleep", -1, test.child}
 			}
 			s.must(unix.Kill(s.command, unix.SIGKILL))
-			s.hear(fmt.Sprint("left behind ", len(all)))
+			s.hear(fmt.Sprint("left behind ", len(pids)))
 			if test.signal {
 				for pid, survivor := range want {
 					s.eventually("who obeys is gone", func() bool { return survivor.Action == Killed || unix.Kill(pid, 0) != nil })

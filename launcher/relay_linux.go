@@ -29,6 +29,8 @@ type Relay struct {
 	// Stdout and Stderr are what the command is to be given: our pipe, or the stream as it was.
 	Stdout, Stderr *os.File
 
+	stdout, stderr *os.File // as they were
+
 	argv   []string
 	copyTo string
 	pid    atomic.Int64
@@ -60,7 +62,7 @@ const (
 // is needed or none can be had, the streams are as they were; the error then says why there is no copy, and the command can be started
 // all the same. A nil file is no stream of ours: the command gets it as it is.
 func StartRelay(argv []string, copyTo string, stdout, stderr *os.File) (*Relay, error) {
-	r := &Relay{Stdout: stdout, Stderr: stderr, argv: argv, copyTo: copyTo, done: make(chan struct{})}
+	r := &Relay{Stdout: stdout, Stderr: stderr, stdout: stdout, stderr: stderr, argv: argv, copyTo: copyTo, done: make(chan struct{})}
 	var err error
 	if IsPipe(stdout) {
 		r.Stdout, err = r.add(stdout)
@@ -288,25 +290,70 @@ func (r *Relay) Started() {
 	for _, f := range r.given {
 		_ = f.Close()
 	}
+	if len(r.streams) > 0 && r.streams[0].to == r.stdout && !SameStream(r.stdout, r.stderr) {
+		go r.letGo(r.streams[0])
+	}
 }
 
-// Finish waits until all that was written has arrived: until the last writer has closed the stream, or, when somebody the command has
-// left behind keeps it open, until the pipes are empty, or until the limit. A relay that still has writers lives on without us.
-func (r *Relay) Finish(limit time.Duration) {
+// letGo gives up our stdout, which we do not need ourselves, when the last writer of the command has closed its: its reader waits for the end.
+func (r *Relay) letGo(s stream) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-r.done:
+			return
+		case <-tick.C:
+		}
+		if over, err := s.over(); err != nil || over {
+			Release(s.to)
+			return
+		}
+	}
+}
+
+// over tells whether all writers have closed the stream and all that they wrote has been taken.
+func (s stream) over() (over bool, err error) {
+	conn, err := s.read.SyscallConn()
+	if err != nil {
+		return false, err
+	}
+	err = conn.Control(func(fd uintptr) {
+		polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		_, failed := poll(0, polled...)
+		over = failed == nil && polled[0].Revents == unix.POLLHUP
+	})
+	return over, err
+}
+
+// Finish waits until all that was written has arrived, however slow its reader is, as the command itself would wait if it wrote there: until
+// the last writer has closed the stream, or, when somebody the command has left behind keeps it open, until the pipes are empty. Where we are
+// process 1 of a container, or the last process of a job, the relay would end with us. A signal that asks us to end ends the wait, and is
+// returned; so does the limit, where that is above zero. A relay that still has work lives on without us, where that is possible.
+func (r *Relay) Finish(limit time.Duration) (by os.Signal) {
 	if len(r.open()) == 0 {
-		return
+		return nil
 	}
 	defer r.quit.Store(true)
-	deadline := time.After(limit)
+	signals, stop := catch()
+	defer stop()
+	var deadline <-chan time.Time
+	if limit > 0 {
+		deadline = time.After(limit)
+	}
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	settled := 0
 	for settled < 8 { // empty for longer than a relay waits before it writes down what it holds (see lull)
 		select {
 		case <-r.done:
-			return
+			return nil
 		case <-deadline:
-			return
+			return nil
+		case s := <-signals:
+			if isRequestToEnd(s) {
+				return s
+			}
 		case <-tick.C:
 			if r.pending() == 0 {
 				settled++
@@ -315,6 +362,7 @@ func (r *Relay) Finish(limit time.Duration) {
 			}
 		}
 	}
+	return nil
 }
 
 // pending is how many bytes wait in the pipes.

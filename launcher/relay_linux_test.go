@@ -43,7 +43,10 @@ func relayedProgram(args []string) int {
 	r.Started()
 	say("relay pid %d", r.PID())
 	_ = cmd.Wait()
-	r.Finish(time.Minute)
+	say("command ended")
+	if by := r.Finish(0); by != nil {
+		say("asked to end by %v", by)
+	}
 	return 0
 }
 

@@ -32,7 +32,13 @@ func (r *Relay) PID() int { return 0 }
 func (r *Relay) Started() {}
 
 // Finish does nothing.
-func (r *Relay) Finish(time.Duration) {}
+func (r *Relay) Finish(time.Duration) os.Signal { return nil }
 
 // ServeRelay is never started here.
 func ServeRelay(int, string) int { return 1 }
+
+// Release does nothing here.
+func Release(*os.File) {}
+
+// ServeGuard is never started here.
+func ServeGuard(time.Duration) int { return 1 }

@@ -25,8 +25,10 @@ const (
 	// little (littleBytes, within hurry) rests before it looks again, and then moves all that has come. What is written seldom, such as
 	// a progress bar, is never held up.
 	littleBytes = 16 << 10
-	hurry       = time.Millisecond
-	rest        = 500 * time.Microsecond
+	// atOnce is what a pipe or socket takes without waiting where poll(2) says that there is room: PIPE_BUF.
+	atOnce = 4 << 10
+	hurry  = time.Millisecond
+	rest   = 500 * time.Microsecond
 )
 
 // route is a stream as the kernel knows it. Descriptors instead of files: an *os.File may change the blocking mode of a stream that others
@@ -49,7 +51,8 @@ func newRoute(from, to int) route {
 // ServeRelay is the body of a relay process: streams pairs of files from descriptor 3 on, each a pipe to read and where it leads, and the
 // file for the copy. It returns the exit status. Signals that end other processes do not end it: it ends with the last writer.
 func ServeRelay(streams int, copyTo string) int {
-	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP)
+	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP,
+		unix.SIGXFSZ) // the copy may become too large for whom we run
 	_ = os.WriteFile("/proc/self/comm", []byte(RelayName), 0) // without it we are harder to tell from oomguard, and work
 	copied := newTail(copyTo)
 	type end struct {
@@ -59,7 +62,13 @@ func ServeRelay(streams int, copyTo string) int {
 	ends := make(chan end, streams)
 	for i := range streams {
 		way := newRoute(firstFD+2*i, firstFD+2*i+1)
-		go func() { ends <- end{i, way.relay(copied)} }()
+		go func() {
+			err := way.relay(copied)
+			if err == nil {
+				_, _ = unix.Close(way.from), unix.Close(way.to) // at once: its reader waits for the end
+			}
+			ends <- end{i, err}
+		}()
 	}
 	for range streams {
 		if e := <-ends; e.err != nil {
@@ -144,9 +153,13 @@ func (way route) move(n int) (int, error) {
 	return moved, nil
 }
 
-// carry copies up to n bytes, where the system cannot splice (to a socket in append mode, or where a container forbids it).
+// carry copies up to n bytes, where the system cannot splice (to a socket in append mode, or where a container forbids it). It takes no more out
+// of the command's pipe than the reader's end has room for, so that nothing is on its way in here while that is full.
 func (way route) carry(n int) (int64, error) {
-	buffer := make([]byte, min(n, usualPipe))
+	if _, err := poll(-1, unix.PollFd{Fd: int32(way.to), Events: unix.POLLOUT}); err != nil {
+		return 0, err
+	}
+	buffer := make([]byte, min(n, atOnce))
 	got, err := retry(func() (int64, error) {
 		n, err := unix.Read(way.from, buffer)
 		return int64(n), err

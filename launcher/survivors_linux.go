@@ -75,6 +75,9 @@ func (p *Process) excluded() map[int]bool {
 	if p.canary != nil {
 		pids[p.canary.pid] = true
 	}
+	if p.guard != nil {
+		pids[p.guard.pid] = true
+	}
 	if p.options.Exclude != nil {
 		for _, pid := range p.options.Exclude() {
 			pids[pid] = true
@@ -125,16 +128,41 @@ func (p *Process) survivors() []process {
 func (p *Process) doomed(met fates) []process {
 	survivors := p.survivors()
 	p.ranks.regroup(survivors)
-	groups := p.ranks.groups()
+	groups := p.doomedGroups()
 	belongs := map[int]bool{}
 	var doomed []process
 	for _, q := range survivors {
-		if p.exit.LastResort || p.ranks.known(q) != nil || groups[q.group] || belongs[q.parent] || met.find(q) != nil {
+		if p.exit.LastResort || p.isDoomed(p.ranks.known(q)) || groups[q.group] || belongs[q.parent] || met.find(q) != nil {
 			belongs[q.pid] = true
 			doomed = append(doomed, q)
 		}
 	}
 	return doomed
+}
+
+// doomedGroups are the process groups of ranks that are to be ended, also of those that have ended.
+func (p *Process) doomedGroups() map[int]bool {
+	groups := p.ranks.groups()
+	if p.exit.Code != 0 || p.exit.LastResort {
+		return groups
+	}
+	for _, r := range p.ranks.all() { // whoever is in the group of one that is to go on is left alone
+		if q, ok := readProcess(r.PID); ok && q.start == r.start && !q.ended() && !p.isDoomed(r) {
+			delete(groups, r.group)
+		}
+	}
+	return groups
+}
+
+// countRanks is how many of the processes are ranks; what belongs to a rank that has ended counts as one.
+func (p *Process) countRanks(of []process) int {
+	ranks := 0
+	for _, q := range of {
+		if p.ranks.known(q) != nil {
+			ranks++
+		}
+	}
+	return max(ranks, 1)
 }
 
 // sweep ends the ranks that outlived the command and reports everything that did.
@@ -150,9 +178,9 @@ func (p *Process) sweep() []Survivor {
 	return met.list()
 }
 
-// gaveUp tells whether the command has left ranks to us: one that was killed had no chance to stop them, and one that exits before
+// gaveUp tells whether the command has left ranks to us: one that was killed had no chance to stop them, and one that fails before
 // them has given up on them. They would hold their GPUs' memory for nothing. What outlives ranks that have ended in good order
-// was meant to.
+// was meant to, and so were ranks that a command leaves which ends in good order itself, unless their own launcher did not.
 func (p *Process) gaveUp() bool {
 	if p.wasKilled() || p.exit.LastResort {
 		return true
@@ -162,10 +190,15 @@ func (p *Process) gaveUp() bool {
 	for tries := 0; !left && !seenAll && tries < looks; tries++ {
 		seenAll = p.seeAll(func() {
 			p.findLateRanks()
-			left = slices.ContainsFunc(p.survivors(), func(q process) bool { return p.ranks.known(q) != nil })
+			left = slices.ContainsFunc(p.survivors(), func(q process) bool { return p.isDoomed(p.ranks.known(q)) })
 		})
 	}
 	return left
+}
+
+// isDoomed tells whether a rank is to be ended; nil is none.
+func (p *Process) isDoomed(r *rank) bool {
+	return r != nil && (p.exit.Code != 0 || p.exit.LastResort || r.abandoned(p.pid))
 }
 
 // seeAll looks at what is left, and tells whether that was all: the children of a process that ends meanwhile come to us, and are missed
@@ -210,7 +243,7 @@ func (p *Process) endRanks(met *fates) {
 				return
 			}
 			if len(doomed) > 0 && len(*met) == 0 && p.options.LeftBehind != nil {
-				p.options.LeftBehind(len(doomed))
+				p.options.LeftBehind(p.countRanks(doomed))
 			}
 			p.end(doomed, step.signal, step.fate, met)
 		}
@@ -315,7 +348,7 @@ func (p *Process) pause(limit <-chan time.Time) bool {
 // end sends a signal to each of the doomed that has not had it: to a rank's whole process group at once, as torchrun does, so that
 // its DataLoader workers do not see their parent die first.
 func (p *Process) end(doomed []process, s unix.Signal, fate string, met *fates) {
-	groups := p.ranks.groups()
+	groups := p.doomedGroups()
 	done := map[int]bool{}
 	for _, q := range doomed {
 		f := met.of(q, p.ranks)
@@ -348,43 +381,4 @@ func (p process) wake() {
 	if p.state == 'T' {
 		_ = unix.Kill(p.pid, unix.SIGCONT)
 	}
-}
-
-// fates is what happened to whom, in the order in which they were met.
-type fates []*fate
-
-type fate struct {
-	Survivor
-	start uint64
-}
-
-// find returns the entry of a process, nil where there is none.
-func (f fates) find(q process) *fate {
-	for _, known := range f {
-		if known.PID == q.pid && known.start == q.start {
-			return known
-		}
-	}
-	return nil
-}
-
-// of returns the entry of a process, a new one where there is none.
-func (f *fates) of(q process, ranks *rankWatch) *fate {
-	if known := f.find(q); known != nil {
-		return known
-	}
-	met := &fate{Survivor{PID: q.pid, Name: q.name, Rank: -1, Action: LeftAlone}, q.start}
-	if r := ranks.known(q); r != nil {
-		met.Rank = r.Rank
-	}
-	*f = append(*f, met)
-	return met
-}
-
-func (f fates) list() []Survivor {
-	var survivors []Survivor
-	for _, known := range f {
-		survivors = append(survivors, known.Survivor)
-	}
-	return survivors
 }

@@ -66,7 +66,7 @@ func newApp(env environment) *cli.App {
 		},
 		Commands: []*cli.Command{
 			runCommand(env), checkCommand(env), explainCommand(env), estimateCommand(env), planCommand(env),
-			postmortemCommand(env), reportCommand(env), runsCommand(env), demoCommand(env), gpusCommand(env), nvmlCommand(env), relayCommand(), adviseCommand(env),
+			postmortemCommand(env), reportCommand(env), runsCommand(env), demoCommand(env), gpusCommand(env), nvmlCommand(env), relayCommand(), guardCommand(), adviseCommand(env),
 		},
 	}
 	for _, c := range app.Commands {

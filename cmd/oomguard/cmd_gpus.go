@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -49,6 +50,26 @@ func adviseCommand(env environment) *cli.Command {
 		Name:   adviseWord,
 		Hidden: true,
 		Action: func(*cli.Context) error { return adviseMain(env) },
+	}
+}
+
+// guardWord starts us as the process that ends the command when oomguard was killed.
+const guardWord = "__guard"
+
+func guardCommand() *cli.Command {
+	return &cli.Command{
+		Name:   guardWord,
+		Hidden: true,
+		Action: func(c *cli.Context) error {
+			grace, err := time.ParseDuration(c.Args().First())
+			if err != nil {
+				return usagef("%s is oomguard's own", guardWord)
+			}
+			if code := launcher.ServeGuard(grace); code != exitOK {
+				return status(code)
+			}
+			return nil
+		},
 	}
 }
 

@@ -160,26 +160,17 @@ func singleRank(words []string) func(argv []string) bool {
 	return func(argv []string) bool { return len(argv) > 1 && slices.Equal(argv[1:], words) }
 }
 
-// relayLimit bounds how long the last bytes of the command's output are waited for, should their reader not take them.
-const relayLimit = 5 * time.Second
-
 // launch starts the command, watches it, and reports. The result is the command's own exit status whatever happens to us.
 func (s *session) launch(devices gpu.Source) error {
 	s.setup = within(s, "preparing the recording", s.bare(), s.prepare)
 	commandEnv := s.commandEnv(s.setup.probeDir())
 	s.open(commandEnv)
+	proc, err := s.start(commandEnv, devices)
+	if errors.Is(err, syscall.E2BIG) { // what we add is too much: the command has no room for it
+		s.setup.missing("memory by stage: the environment is too large for the variables of the probe, and the command got none of them")
+		proc, err = s.start(s.env.environ, devices)
+	}
 	relay := s.setup.relay
-	proc, err := launcher.Start(launcher.Command{
-		Argv: s.argv, Env: commandEnv, Dir: s.env.dir,
-		Stdin: s.env.stdin, Stdout: relay.Stdout, Stderr: relay.Stderr, Descriptors: s.env.descriptors,
-	}, launcher.Options{
-		KillAfter: s.cli.Duration("kill-after"), DieWithUs: s.cli.Bool("die-with-oomguard"), WholeJob: s.env.getenv("SLURM_JOB_ID") != "",
-		Exclude:    func() []int { return slices.Concat(helperPIDs(devices), s.adviser.pids(), []int{relay.PID()}) },
-		SingleRank: singleRank(s.advice.SingleWords),
-		LeftBehind: func(n int) {
-			s.env.say("the command has ended and %d of its ranks go on; ending them (SIGTERM, and SIGKILL after %s)", n, launcher.DefaultGrace)
-		},
-	})
 	relay.Started()
 	if err != nil {
 		s.removePrivate()
@@ -188,15 +179,22 @@ func (s *session) launch(devices gpu.Source) error {
 		}
 		return fmt.Errorf("%w: %w", errCannotStart, err)
 	}
+	s.letGo()
 	watcher := within(s, "starting the recording", nil, func() *monitor.Watcher { return s.watch(proc, devices) })
 	exit, waitErr := proc.Wait()
-	relay.Finish(relayLimit)
+	asked := relay.Finish(s.drainLimit(exit))
+	if asked != nil { // the report may wait for the same reader
+		time.AfterFunc(lastWords, func() { launcher.Die(asked) })
+	}
 	if waitErr != nil {
 		s.setup.missing("the account of the command's processes is incomplete: %v", waitErr)
 	}
 	told := s.account(watcher, exit)
 	if exit.Interrupted {
 		launcher.Interrupt()
+	}
+	if asked != nil {
+		launcher.Die(asked)
 	}
 	switch {
 	case exit.Code == 0:
@@ -205,6 +203,48 @@ func (s *session) launch(devices gpu.Source) error {
 		return status(told.OOMExitCode)
 	}
 	return status(exit.Code)
+}
+
+// lastWords is how long the report may take when somebody has asked us to end.
+const lastWords = 5 * time.Second
+
+// killedLimit bounds how long the last output of a command is waited for that was killed: it would not have been able to write it.
+const killedLimit = 5 * time.Second
+
+// drainLimit is how long the reader of the command's last output has: as long as it takes, since the command would have waited for it too.
+func (s *session) drainLimit(exit launcher.Exit) time.Duration {
+	if exit.Signal != 0 || exit.LastResort {
+		return killedLimit
+	}
+	if len(exit.Forwarded) > 0 {
+		return s.cli.Duration("kill-after")
+	}
+	return 0
+}
+
+// letGo gives up our copies of the streams that only the command uses now.
+func (s *session) letGo() {
+	launcher.Release(s.env.stdin)
+	if s.setup.relay.Stdout == s.env.stdout {
+		launcher.Release(s.env.stdout)
+	}
+}
+
+// start starts the command.
+func (s *session) start(commandEnv []string, devices gpu.Source) (*launcher.Process, error) {
+	relay := s.setup.relay
+	return launcher.Start(launcher.Command{
+		Argv: s.argv, Env: commandEnv, Dir: s.env.dir,
+		Stdin: s.env.stdin, Stdout: relay.Stdout, Stderr: relay.Stderr, Descriptors: s.env.descriptors,
+	}, launcher.Options{
+		KillAfter: s.cli.Duration("kill-after"), DieWithUs: s.cli.Bool("die-with-oomguard"), Guard: []string{s.env.executable, guardWord},
+		WholeJob:   s.env.getenv("SLURM_JOB_ID") != "",
+		Exclude:    func() []int { return slices.Concat(helperPIDs(devices), s.adviser.pids(), []int{relay.PID()}) },
+		SingleRank: singleRank(s.advice.SingleWords),
+		LeftBehind: func(n int) {
+			s.env.say("the command has ended and %d of its ranks go on; ending them (SIGTERM, and SIGKILL after %s)", n, launcher.DefaultGrace)
+		},
+	})
 }
 
 // open tells the adviser what is added to the command, right before its start.

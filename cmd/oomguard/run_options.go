@@ -25,7 +25,7 @@ func launchFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "dry-run", Usage: "start nothing: show the command, what would be added to its environment, and the checklist's decision; status as check", Category: category},
 		&cli.StringFlag{Name: "alloc-conf", Value: allocConfKeep, Usage: "PyTorch's allocator settings: keep, recommend, or a `VALUE` such as expandable_segments:True", Category: category},
 		&cli.DurationFlag{Name: "kill-after", Usage: "last resort: SIGKILL to the whole process tree, so long (90s) after a signal to end was handed on", Category: category},
-		&cli.BoolFlag{Name: "die-with-oomguard", Usage: "SIGTERM to the command when oomguard dies; without it the command goes on", Category: category},
+		&cli.BoolFlag{Name: "die-with-oomguard", Usage: "when oomguard dies, SIGTERM to the command, and SIGKILL to what still lives of it after 30s (or --kill-after); without it the command goes on", Category: category},
 		&cli.IntFlag{Name: "oom-exit-code", Usage: "exit with `N` instead of the command's own status when it failed and the post-mortem says that memory ran out", Category: category},
 		&cli.StringFlag{Name: "capture", Value: captureAll, Usage: "what is copied of output that goes to a pipe: all, stderr, none", Category: category},
 	}
