@@ -44,7 +44,7 @@ func (r *run) masked(text string) string {
 
 // probeVariables are those that the README says are added to the environment, as a rank logs them, and the one in which bash notes what
 // it executes.
-var probeVariables = regexp.MustCompile(`(?m)^(_=.*\n|OOMGUARD_PROBE_DIR=.*\n|OOMGUARD_SINGLE=.*\n|PYTHONPATH=/[^:\n]*oomguard[^:\n]*\n)|/[^:\n]*oomguard[^:\n]*:`)
+var probeVariables = regexp.MustCompile(`(?m)^(_=.*\n|OOMGUARD_PROBE_DIR=.*\n|OOMGUARD_SINGLE=.*\n|PYTHONPATH=[^:\n]*oomguard[^:\n]*\n)|/[^:\n]*oomguard[^:\n]*:`)
 
 var (
 	announcement = regexp.MustCompile(`(?s)oomguard\r?\n.*? waived: (pass|warn|fail)\r?\n`)

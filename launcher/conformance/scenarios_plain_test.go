@@ -15,7 +15,7 @@ func logger() []string { return []string{"python", "-S", "rank:log:3"} }
 
 // plainScenarios hold for any command: what is inherited, handed through, and given back.
 func plainScenarios() []scenario {
-	return slices.Concat(statusScenarios(), streamScenarios(), inheritedScenarios(), plainSignals())
+	return slices.Concat(statusScenarios(), limitScenarios(), streamScenarios(), inheritedScenarios(), plainSignals())
 }
 
 func statusScenarios() []scenario {
@@ -38,6 +38,21 @@ func statusScenarios() []scenario {
 	)
 }
 
+// limitScenarios: what oomguard needs is more than these leave, and the command gets it without oomguard.
+func limitScenarios() []scenario {
+	var all []scenario
+	for _, limit := range []string{"-v 1500000", "-v 1048576", "-v 500000", "-d 200000", "-n 10", "-n 16", "-n 30"} {
+		for _, ends := range []string{"exit:0", "exit:2", "exit:42", "kill:9"} {
+			all = append(all, scenario{name: "ulimit " + limit + ", " + ends, shell: "ulimit " + limit + `; exec "$@"`, argv: []string{"python", "-S", "rank:" + ends}, ownWords: true})
+		}
+	}
+	for _, limit := range []string{"-f 0", "-s 64", "-s unlimited", "-c 0", "-i 10", "-n 64", "-n 200"} {
+		all = append(all, scenario{name: "ulimit " + limit, shell: "ulimit " + limit + `; exec "$@"`, argv: []string{"sh", "-c", "echo words; exit 42"}, ownWords: true})
+	}
+	return append(all, scenario{name: "few processes", ownWords: true, argv: []string{"sh", "-c", "exit 42"},
+		shell: `[ $(id -u) = 0 ] && exec setpriv --reuid 65534 --clear-groups --inh-caps=-all prlimit --nproc=20 "$@"; exec prlimit --nproc=20 "$@"`})
+}
+
 func streamScenarios() []scenario {
 	return []scenario{
 		{name: "bytes of both streams", argv: []string{"python", "-S", "-c", "import os\nos.write(1, bytes(range(256)) * 64)\nos.write(2, bytes(range(255, -1, -1)) * 64)"}},
@@ -56,6 +71,9 @@ print(a.recv(100), child.wait())' "$@"`},
 		{name: "reader goes away", shell: `"$@" | head -2; exit ${PIPESTATUS[0]}`, argv: []string{"yes"}},
 		{name: "reader of stderr goes away", shell: `exec 3>&1; { "$@" 2>&1 >&3 | true; } 3>&1; echo ${PIPESTATUS[0]}`, argv: []string{"sh", "-c", "while echo x >&2; do :; done; exit 6"}},
 		{name: "reader goes away, SIGPIPE ignored", shell: `trap '' PIPE; "$@" | head -1; exit ${PIPESTATUS[0]}`, argv: []string{"sh", "-c", "while echo x; do :; done 2>/dev/null; exit 7"}},
+		{name: "PID 1 of a container, and a slow reader", shell: "(" + container + `) | { sleep 7; cksum; }`, argv: []string{"sh", "-c", `head -c 100000 /dev/zero`}},
+		{name: "PID 1 of a container, and a reader that reads now and then", shell: "(" + container + `) | { sleep 6; head -c 100000; sleep 6; cat; } | cksum`,
+			argv: []string{"sh", "-c", `head -c 3000000 /dev/zero`}},
 		{name: "slow reader", shell: `"$@" | { sleep 0.3; cksum; }; exit ${PIPESTATUS[0]}`, argv: []string{"sh", "-c", "head -c 1000000 /dev/zero; exit 8"}},
 		{name: "written after the end", argv: []string{"sh", "-c", "(sleep 0.4; echo late) & echo early"}},
 		{name: "stdin", argv: []string{"sh", "-c", "read first; echo got $first; cat | cksum"}, stdin: "one\n" + strings.Repeat("more\n", 200000)},
@@ -79,10 +97,15 @@ for s in (signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGTSTP, signal.
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2, signal.SIGWINCH])
 os.execvp(sys.argv[1], sys.argv[1:])' "$@"`},
+		{name: "signals ignored that Go keeps for itself", argv: facts,
+			shell: `exec python -S -c 'import os, signal, sys
+for s in (signal.SIGCHLD, signal.SIGPROF, signal.SIGURG, signal.SIGSEGV, signal.SIGTRAP, signal.SIGSYS, 34, 40): signal.signal(s, signal.SIG_IGN)
+os.execvp(sys.argv[1], sys.argv[1:])' "$@"`},
 		{name: "no new privileges, one processor, no OOM killer", argv: facts, shell: `echo 300 > /proc/$$/oom_score_adj; exec setpriv --no-new-privs taskset -c 0 "$@"`},
 		{name: "arguments of any bytes", argv: []string{"python", "-S", "-c", "import os, sys; print([os.fsencode(a) for a in sys.argv[1:]])", "", " ", "\xff\xfe", "é", "a\nb", "--", "-o", "--format=json", "$HOME", "*"}},
 		{name: "a huge argument", argv: []string{"sh", "-c", `echo ${#1}`, "sh", strings.Repeat("x", 120_000)}},
 		{name: "a huge environment", argv: []string{"sh", "-c", "env | grep -c ^BIG"}, environ: manyVariables()},
+		{name: "a variable that is as long as it may be", argv: []string{"sh", "-c", `echo ${#PYTHONPATH}`}, environ: []string{"PYTHONPATH=" + strings.Repeat("/x", 65_520)}},
 		{name: "variables of any bytes", argv: []string{"sh", "-c", `printf '%s' "$ODD" | od -c`}, environ: []string{"ODD=\xff\xfe\x01"}},
 		{name: "the same variable twice", argv: []string{"sh", "-c", `tr '\0' '\n' < /proc/self/environ | grep ^TWICE`}, environ: []string{"TWICE=1", "TWICE=2"},
 			shell: `exec python -S -c 'import ctypes, os, sys
@@ -90,6 +113,13 @@ libc = ctypes.CDLL(None)
 environment = [k + b"=" + v for k, v in os.environb.items()] + [b"TWICE=1", b"TWICE=2"]
 array = lambda words: (ctypes.c_char_p * (len(words) + 1))(*words, None)
 libc.execvpe(sys.argv[1].encode(), array([os.fsencode(a) for a in sys.argv[1:]]), array(environment))' "$@"`},
+		{name: "ranks that a script starts and leaves", stays: 2, steps: []step{ready(2)},
+			argv: []string{"sh", "-c", `for r in 0 1; do RANK=$r LOCAL_RANK=$r WORLD_SIZE=2 "$@" & done; while ! [ -e $CONFORMANCE/ready.0.0 -a -e $CONFORMANCE/ready.0.1 ]; do sleep 0.05; done`,
+				"sh", "python", "-S", "rank:log"}},
+		{name: "without /dev/null", argv: facts, shell: `unshare --mount true 2>/dev/null && user= || user=--map-root-user
+exec unshare $user --mount sh -c 'mount -t tmpfs none /dev && exec "$@"' sh "$@"`},
+		{name: "without /dev/null and streams", argv: facts, shell: `unshare --mount true 2>/dev/null && user= || user=--map-root-user
+exec unshare $user --mount sh -c 'mount -t tmpfs none /dev && exec "$@" <&- >&- 2>&-' sh "$@"`},
 		{name: "a daemon is left", argv: []string{"sh", "-c", "setsid sleep 300 > /dev/null 2>&1 < /dev/null & echo started"}, stays: 1},
 		{name: "a daemon left while it runs", argv: []string{"sh", "-c", "sh -c 'setsid sleep 300 > /dev/null 2>&1 < /dev/null &'; sleep 0.3; exit 2"}, stays: 1},
 		{name: "PID 1 of a container", argv: []string{"sh", "-c", adopted},
@@ -124,8 +154,13 @@ func plainSignals() []scenario {
 	for _, s := range []unix.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM} {
 		all = append(all, scenario{name: "catches " + unix.SignalName(s), argv: logger(), steps: []step{ready(1), send(s)}})
 	}
-	for _, s := range []unix.Signal{unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGXCPU, unix.SIGIO, unix.SIGPWR, unix.SIGVTALRM, unix.Signal(40)} {
+	for _, s := range []unix.Signal{unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGXCPU, unix.SIGIO, unix.SIGPWR, unix.SIGVTALRM, unix.Signal(40),
+		unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSYS, unix.SIGSTKFLT, unix.SIGPROF, unix.Signal(34), unix.Signal(64)} {
 		all = append(all, scenario{name: fmt.Sprint("does not catch signal ", int(s)), argv: []string{"python", "-S", "rank:idle"}, steps: []step{ready(1), send(s)}})
+	}
+	for _, name := range []string{"PROF", "URG", "TRAP", "SYS", "SEGV", "BUS", "PIPE", "XCPU", "XFSZ", "RTMIN", "RTMAX"} {
+		all = append(all, scenario{name: "catches SIG" + name, steps: []step{ready(1), send(unixSignal(name)), logged(0, "SIG"+name), send(unixSignal(name)), times(2, 0, "SIG"+name), sendRank(0, unix.SIGKILL)},
+			argv: []string{"python", "-S", "rank:only:" + name}})
 	}
 	return append(all,
 		scenario{name: "signals one after the other", argv: logger(), steps: []step{
@@ -150,4 +185,15 @@ func plainSignals() []scenario {
 		scenario{name: "timeout", shell: `exec timeout -s INT 1h "$@"`, argv: logger(), steps: []step{ready(1), send(unix.SIGALRM)}, why: racing,
 			open: map[string]string{"rank 0": `(SIGCONT\n)?SIGINT\n`}},
 	)
+}
+
+// unixSignal is the number of a signal.
+func unixSignal(name string) unix.Signal {
+	switch name {
+	case "RTMIN":
+		return 34
+	case "RTMAX":
+		return 64
+	}
+	return unix.SignalNum("SIG" + name)
 }

@@ -3,6 +3,7 @@
 exit:N, kill:N     ends so, once all ranks are ready
 late:N             ends with N three seconds after that, when oomguard has certainly seen it
 log, log:N         logs signals; ends with N (0) after one that asks for its end
+only:NAME          logs the signal of that name, whatever that is
 stubborn           logs signals and goes on
 patient            waits until it is interrupted, and says so when a file "touched" is there
 idle               waits and catches nothing
@@ -92,6 +93,8 @@ if what == "parent":
             os._exit(0)
 if what in ("log", "stubborn", "parent"):
     catch()
+if what == "only":
+    signal.signal(getattr(signal, "SIG" + value), lambda number, frame: log("SIG" + value))
 if what == "uninterruptible":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if what == "facts":
@@ -141,5 +144,5 @@ elif what == "uninterruptible":
     if ctypes.CDLL(None).vfork() == 0:  # the parent waits for the child, which never executes anything
         while True:
             time.sleep(1)
-elif what in ("log", "stubborn", "parent", "idle"):
+elif what in ("log", "stubborn", "parent", "idle", "only"):
     forever()
