@@ -125,7 +125,7 @@ func (r exitRule) read(s *scanner, p place) {
 }
 
 // readTable takes rank and root cause from the lines above an entry's exit code.
-func (e *Exit) readTable(above iter.Seq[text]) {
+func (e *Exit) readTable(above iter.Seq[*line]) {
 	read := 0
 	for l := range above {
 		if m := tableRank().FindStringSubmatch(l.string); m != nil && e.Rank < 0 {

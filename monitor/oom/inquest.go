@@ -18,6 +18,8 @@ type inquest struct {
 	// fromProbe says that stage was seen by the probe and not read out of a traceback.
 	fromProbe bool
 	deaths    []Exit
+	victims   map[int]bool // of the agent's SIGKILL
+	root      *Exit
 	// outside is device memory that neither this process nor free memory explains, others what the listed processes hold; Unknown if not derivable.
 	outside, others int64
 }
@@ -30,6 +32,8 @@ func newInquest(log *Log, facts Facts) *inquest {
 			q.deaths = append(q.deaths, Exit{RankDeath: d, LocalRank: -1, PID: -1, Launcher: "oomguard"})
 		}
 	}
+	q.victims = agentVictims(log)
+	q.root = q.findRoot()
 	q.pickMessage()
 	if q.stage == "" && q.msg != nil {
 		q.stage = q.msg.Traceback.Stage
@@ -219,7 +223,9 @@ func (q *inquest) grewOnly() bool {
 }
 
 // rootDeath is the end that caused the others: the one torchrun names, else the first that is not an echo.
-func (q *inquest) rootDeath() *Exit {
+func (q *inquest) rootDeath() *Exit { return q.root }
+
+func (q *inquest) findRoot() *Exit {
 	var first *Exit
 	for i := range q.deaths {
 		d := &q.deaths[i]
@@ -238,17 +244,23 @@ func (q *inquest) rootDeath() *Exit {
 
 var agentVictim = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`shutdown process (\d+) via`) })
 
-// echoed: the agent stops the other ranks with SIGTERM, and with SIGKILL those that do not stop.
-func (q *inquest) echoed(e Exit) bool {
-	if e.ExitCode == -15 {
-		return true
-	}
-	for _, s := range q.log.Signs {
-		if m := agentVictim().FindStringSubmatch(s.Text); s.Kind == SignAgentKill && m != nil && firstInt(m[1:]) == e.PID && e.ExitCode == -9 {
-			return true
+// agentVictims are the processes that the agent says it killed.
+func agentVictims(log *Log) map[int]bool {
+	victims := map[int]bool{}
+	for _, s := range log.Signs {
+		if s.Kind != SignAgentKill {
+			continue
+		}
+		if m := agentVictim().FindStringSubmatch(s.Text); m != nil {
+			victims[firstInt(m[1:])] = true
 		}
 	}
-	return false
+	return victims
+}
+
+// echoed: the agent stops the other ranks with SIGTERM, and with SIGKILL those that do not stop.
+func (q *inquest) echoed(e Exit) bool {
+	return e.ExitCode == -15 || e.ExitCode == -9 && q.victims[e.PID]
 }
 
 // killed returns the process that died of SIGKILL and was not killed by the agent.

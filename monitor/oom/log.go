@@ -27,14 +27,13 @@ type Log struct {
 	LastStep int
 	// Clues count the lines that give a framework or a platform away, by its name.
 	Clues map[string]int
-	// Dropped counts messages, signs and exits beyond the bounds.
-	Dropped int
 	// Lines and Bytes are the size of the text.
 	Lines int
 	Bytes int64
 
 	parts  []part
 	buffer []byte // for the next Add
+	exitAt map[exitKey]int
 }
 
 // Sign is one line that speaks for or against a shortage of memory.
@@ -134,28 +133,57 @@ func (l *Log) repeats(m Message) bool {
 	return false
 }
 
-func (l *Log) addSign(s Sign) { l.Signs = keepEnds(l.Signs, s, keepSigns, &l.Dropped) }
+func (l *Log) addSign(s Sign) { l.Signs = keepEnds(l.Signs, s, keepSigns) }
+
+func (l *Log) addMessage(m Message) { l.Messages = keepEnds(l.Messages, m, keepMessages) }
+
+// exitKey is by what an exit is known again.
+type exitKey struct{ pid, code int }
 
 // addExit joins what the agent's line and its table say of one process.
 func (l *Log) addExit(e Exit) {
-	for i := range l.Exits {
+	key := exitKey{e.PID, e.ExitCode}
+	if i, ok := l.exitAt[key]; ok && e.PID >= 0 {
 		old := &l.Exits[i]
-		if old.PID >= 0 && old.PID == e.PID && old.ExitCode == e.ExitCode {
-			old.Rank, old.LocalRank = max(old.Rank, e.Rank), max(old.LocalRank, e.LocalRank)
-			old.Root = old.Root || e.Root
-			return
-		}
+		old.Rank, old.LocalRank = max(old.Rank, e.Rank), max(old.LocalRank, e.LocalRank)
+		old.Root = old.Root || e.Root
+		return
 	}
-	l.Exits = keepEnds(l.Exits, e, keepExits, &l.Dropped)
+	n := len(l.Exits)
+	l.Exits = keepEnds(l.Exits, e, keepExits)
+	if l.exitAt == nil || len(l.Exits) <= n { // some were dropped
+		l.indexExits()
+	}
+	l.exitAt[key] = len(l.Exits) - 1
 }
 
-// keepEnds appends; beyond most it drops the element in the middle.
-func keepEnds[T any](list []T, item T, most int, dropped *int) []T {
-	if len(list) >= most {
-		*dropped++
-		list = append(list[:most/2], list[most/2+1:]...)
+func (l *Log) indexExits() {
+	l.exitAt = map[exitKey]int{}
+	for i, e := range slices.Backward(l.Exits) {
+		l.exitAt[exitKey{e.PID, e.ExitCode}] = i
+	}
+}
+
+// keepEnds appends. What lies in the middle is dropped now and then, so that one more costs no more with many than with few.
+func keepEnds[T any](list []T, item T, most int) []T {
+	if len(list) >= 2*most {
+		list = ends(list, most)
 	}
 	return append(list, item)
+}
+
+// ends returns the first and the last of a list, most of them together.
+func ends[T any](list []T, most int) []T {
+	if len(list) <= most {
+		return list
+	}
+	return slices.Delete(list, most/2, len(list)-(most-most/2))
+}
+
+// trim drops what is beyond the bounds.
+func (l *Log) trim() {
+	l.Messages, l.Signs, l.Exits = ends(l.Messages, keepMessages), ends(l.Signs, keepSigns), ends(l.Exits, keepExits)
+	l.indexExits()
 }
 
 // signs returns the first sign of any of these kinds.

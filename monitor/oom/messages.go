@@ -2,7 +2,6 @@ package oom
 
 import (
 	"regexp"
-	"regexp/syntax"
 	"strconv"
 	"strings"
 	"sync"
@@ -57,12 +56,12 @@ type head struct {
 	form    Form
 	pattern *regexp.Regexp
 	needs   proof
-	text    string // stands in every match: most places that are looked at hold the text of no head or of one
+	texts   []string // one stands in every match: most places that are looked at hold the text of no head or of one
 }
 
 // isIn tells whether a head stands in text, and where first.
 func (h head) isIn(text string) (at int, ok bool) {
-	if !strings.Contains(text, h.text) {
+	if !holdsAny(text, h.texts) {
 		return 0, false
 	}
 	span := h.pattern.FindStringIndex(text)
@@ -70,24 +69,6 @@ func (h head) isIn(text string) (at int, ok bool) {
 		return 0, false
 	}
 	return span[0], true
-}
-
-// textOf returns the longest literal that every match of a pattern holds, "" if there is none.
-func textOf(pattern string) string {
-	tree, err := syntax.Parse(pattern, syntax.Perl)
-	if err != nil {
-		return ""
-	}
-	longest, parts := "", []*syntax.Regexp{tree}
-	if tree.Op == syntax.OpConcat {
-		parts = tree.Sub
-	}
-	for _, p := range parts {
-		if s := string(p.Rune); p.Op == syntax.OpLiteral && p.Flags&syntax.FoldCase == 0 && len(s) > len(longest) {
-			longest = s
-		}
-	}
-	return longest
 }
 
 // phrase is one part of a message: sizes are its captures, in pairs of value and unit.
@@ -107,7 +88,7 @@ var grammar = sync.OnceValue(func() messageGrammar {
 
 func messageHeads() []head {
 	h := func(f Form, needs proof, pattern string) head {
-		return head{f, regexp.MustCompile(pattern), needs, textOf(pattern)}
+		return head{f, regexp.MustCompile(pattern), needs, textsOf(pattern)}
 	}
 	return []head{
 		h(FormHIP, asException, `HIPoutofmemory`),

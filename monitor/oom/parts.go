@@ -83,7 +83,7 @@ func (l *Log) shift(lines, rank int) {
 func (l *Log) merge(more *Log) {
 	for _, m := range more.Messages {
 		if !l.repeats(m) {
-			l.Messages = keepEnds(l.Messages, m, keepMessages, &l.Dropped)
+			l.addMessage(m)
 		}
 	}
 	for _, s := range more.Signs {
@@ -110,10 +110,10 @@ func (l *Log) merge(more *Log) {
 		l.Clues[name] += n
 	}
 	l.LastStep = max(l.LastStep, more.LastStep)
-	l.Dropped += more.Dropped
 	l.Bytes += more.Bytes
 	l.Lines += more.Lines
 	l.parts = append(l.parts, more.parts...)
+	l.trim()
 }
 
 // NewLog returns a log of no text, to which Add adds.

@@ -33,7 +33,13 @@ const (
 
 // stepIn returns the step that a line names, -1 none. Printed lines count only where their order does not matter.
 func stepIn(line string, printed bool) int {
-	list := []*regexp.Regexp{progress().bar, progress().logged}
+	var list []*regexp.Regexp
+	if strings.Contains(line, " [") {
+		list = append(list, progress().bar)
+	}
+	if strings.Count(line, ":") > 1 {
+		list = append(list, progress().logged)
+	}
 	if printed {
 		list = append(list, progress().step)
 	}
@@ -52,7 +58,7 @@ func stepBefore(p place, printed bool) int {
 	}
 	read := 0
 	for l := range p.behind() {
-		if n := stepIn(l.string, printed); n >= 0 {
+		if n := l.step(printed); n >= 0 {
 			return n
 		}
 		if read++; read == stepReach {

@@ -110,7 +110,7 @@ func (s *scanner) take(m Message, p place, lead text, headAt, last int) {
 	if len(s.log.Messages) == 0 {
 		s.log.LastStep = lastStep(p)
 	}
-	s.log.Messages = keepEnds(s.log.Messages, m, keepMessages, &s.log.Dropped)
+	s.log.addMessage(m)
 }
 
 // behindHead is how much text behind a message is looked at to tell it from a sentence.
@@ -124,7 +124,7 @@ func (s *scanner) parse(m *Message, from, at, head int) (sq squeezed, end int) {
 		sq = squeeze(s.buf[from:min(len(s.buf), at+reach)])
 		*m = empty
 		end = head + parseMessage(m, sq.text[head:])
-		if reach >= messageBytes || len(sq.text)-end > phraseBytes {
+		if reach >= messageBytes || len(sq.text)-end > phraseBytes || !s.looks.pays(s.buffer().from+int64(at), int64(reach)) {
 			return sq, end
 		}
 	}
@@ -162,7 +162,7 @@ func findHead(sq squeezed, word int) (head, []int) {
 	var span []int
 	text := sq.text[:min(len(sq.text), leadBytes+600)]
 	for _, h := range grammar().heads {
-		if !strings.Contains(text, h.text) {
+		if !holdsAny(text, h.texts) {
 			continue
 		}
 		for _, at := range h.pattern.FindAllStringSubmatchIndex(text, 4) {

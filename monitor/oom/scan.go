@@ -37,10 +37,13 @@ func scanWith(r io.Reader, buffer []byte) (*Log, error) {
 		readers: shared.readers,
 		buf:     buffer[:0],
 		line:    1,
+		hits:    newAllowance(),
+		looks:   newAllowance(),
 	}
 	if err := s.run(r); err != nil {
 		return nil, fmt.Errorf("read log after %d bytes: %w", s.log.Bytes, err)
 	}
+	s.log.trim()
 	return s.log, nil
 }
 
@@ -52,6 +55,9 @@ type scanner struct {
 	counted int // the newlines of buf[:counted] are in line
 	line    int // 1-based number of the line at counted
 	read    int // buf[:read] belongs to messages already taken
+	lines   lineWindow
+	hits    allowance // for words that are looked at
+	looks   allowance // for what stands around messages
 	last    byte
 	message lastMessage
 }
@@ -153,12 +159,13 @@ type place struct {
 	buf            []byte
 	at, start, end int
 	line           int
+	from           *scanner
 }
 
 // placeAt finds the line around an offset. Offsets may go back only behind what was counted by way of placeBefore.
 func (s *scanner) placeAt(at int) place {
 	s.count(at)
-	p := place{buf: s.buf, at: at, line: s.line}
+	p := place{buf: s.buf, at: at, line: s.line, from: s}
 	p.start = max(0, at-segmentBytes)
 	for _, end := range []byte{'\n', '\r'} {
 		p.start += bytes.LastIndexByte(s.buf[p.start:at], end) + 1
@@ -179,6 +186,24 @@ func (p place) segment() text { return clean(p.buf[p.start:p.end]) }
 func (p place) lead() text { return clean(p.buf[p.start:p.at]) }
 
 // behind yields the lines before the line of the word, the nearest first.
-func (p place) behind() iter.Seq[text] {
-	return linesBack(p.buf[max(0, p.start-behindBytes):p.start])
+func (p place) behind() iter.Seq[*line] {
+	b := p.from.buffer()
+	return p.from.lines.back(b, p.low(), b.from+int64(p.start))
 }
+
+// ahead returns the first n lines from an offset in the buffer on.
+func (p place) ahead(at, n int) []*line {
+	b := p.from.buffer()
+	return p.from.lines.ahead(b, p.low(), b.from+int64(at), b.from+int64(min(len(p.buf), at+behindBytes/2)), n)
+}
+
+// low is how far back a look goes, as an offset in the whole text.
+func (p place) low() int64 { return p.from.buffer().from + int64(max(0, p.start-behindBytes)) }
+
+// affords tells whether a look around the place at so many bytes is still within what the text may cost.
+func (p place) affords(bytes int) bool {
+	return p.from.looks.pays(p.from.buffer().from+int64(p.at), int64(bytes))
+}
+
+// buffer is what of the text is in memory.
+func (s *scanner) buffer() textBuffer { return textBuffer{s.buf, s.log.Bytes - int64(len(s.buf))} }

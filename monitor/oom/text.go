@@ -1,12 +1,11 @@
 package oom
 
 import (
-	"bytes"
-	"iter"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf8"
 )
 
 // text is a piece of a line without colours and without what launchers and loggers put before it.
@@ -20,18 +19,23 @@ type text struct {
 // hostPattern is a host before its line: a name with a digit in it, or an address. A name without a digit could be any word.
 const hostPattern = `(?:\d{1,3}(?:\.\d{1,3}){3}|localhost|[A-Za-z][\w-]{0,60}\d[\w-]{0,60}(?:\.[a-z0-9-]{1,60}){0,6}): `
 
+// colourPattern: a colour whose escape character was lost, as in text that was pasted into a thread, ends with m; rsyslog writes the
+// character as #033.
+const colourPattern = `(?:\x1b|#033)\[[0-9;?]*[A-Za-z]|\[\d{1,3}(?:;\d{1,3})*m`
+
 // decorations are the patterns of text.go, compiled at the first use.
 type decorations struct {
-	colour, bar, prefix, rank, level, worse *regexp.Regexp
+	colour, colourHere, bar, rank, level, worse *regexp.Regexp
+	prefixes                                    beginnings
 }
 
 var decoration = sync.OnceValue(func() decorations {
 	return decorations{
-		// a colour whose escape character was lost, as in text that was pasted into a thread, ends with m; rsyslog writes the character as #033
-		colour: regexp.MustCompile(`(?:\x1b|#033)\[[0-9;?]*[A-Za-z]|\[\d{1,3}(?:;\d{1,3})*m`),
+		colour:     regexp.MustCompile(colourPattern),
+		colourHere: regexp.MustCompile(`^(?:` + colourPattern + `)`),
 		// A tqdm bar up to its closing bracket: the message may follow on the same line.
-		bar: regexp.MustCompile(`^.{0,400}?(?:\d+%\|[^\[]*\[[^\]]*\]|\d+/\d+ \[[^\]]*(?:it/s|s/it)[^\]]*\])`),
-		prefix: regexp.MustCompile(`^\s*(?:` + strings.Join([]string{
+		bar: regexp.MustCompile(`\d+%\|[^\[]*\[[^\]]*\]|\d+/\d+ \[[^\]]*(?:it/s|s/it)[^\]]*\]`),
+		prefixes: newBeginnings(
 			`\[[^\[\]'"]{1,100}\](?:<\w+>)?:?`,                                   // [rank3]: [default3]: [1,3]<stderr>: [2024-04-20 18:56:38,931]
 			`\((?:[A-Za-z_]\w* )?(?:pid|rank|ip)=[^)]{1,80}\)`,                   // Ray, vLLM
 			`\d{4}[-/]\d\d[-/]\d\d(?:[T ]\d\d:\d\d:\d\d\S*)?`,                    // timestamps
@@ -45,10 +49,10 @@ var decoration = sync.OnceValue(func() decorations {
 			`[\w.-]{1,60}\s+\| `,                                   // docker compose
 			`[A-Z][a-z]{2}\s+\d{1,2} \d\d:\d\d:\d\d \S+ [\w.@-]+(?:\[\d+\])?: `, // syslog, journald
 			`SUBPROCESS:`, `##\[\w+\]`, // GitHub Actions
-			`\d{1,5}: `,               // srun --label
-			hostPattern,               // pdsh
-			`[-|>❱│┃*'"` + "`" + `]+`, // separators, boxes, quotes, markdown
-		}, "|") + `)`),
+			`\d{1,5}: `,           // srun --label
+			hostPattern,           // pdsh
+			`[-|>❱│┃*'"`+"`"+`]+`, // separators, boxes, quotes, markdown
+		),
 		rank:  regexp.MustCompile(`\[rank(\d+)\]|\[Rank (\d+)\]|\[(?:default|trainer|worker)(\d+)\]|\[\d+,(\d+)\]<std|^\s*(\d{1,5}): |\brank[ =:]+(\d+)\b`),
 		level: regexp.MustCompile(`\b(?:WARNING|WARN|INFO|DEBUG)\b|^\s*\[?W\d{4} `),
 		worse: regexp.MustCompile(`\b(?:ERROR|CRITICAL|FATAL)\b`),
@@ -67,14 +71,17 @@ func clean(raw []byte) text {
 	}
 	whole := s
 	if strings.Contains(s, "%|") || strings.Contains(s, "/it]") || strings.Contains(s, "it/s]") {
-		s = s[len(d.bar.FindString(s)):]
+		if bar := d.bar.FindStringIndex(s); bar != nil && utf8.RuneCountInString(s[:bar[0]]) <= barReach {
+			s = s[bar[1]:]
+		}
 	}
 	for range 8 { // no launcher stacks more prefixes
-		n := len(d.prefix.FindString(s))
+		rest := strings.TrimLeft(s, whiteSpace)
+		n := d.prefixes.in(rest)
 		if n == 0 {
 			break
 		}
-		s = s[n:]
+		s = rest[n:]
 	}
 	prefix := whole[:len(whole)-len(s)]
 	t := text{string: strings.TrimSpace(s), rank: -1, logged: d.level.MatchString(prefix), failed: d.worse.MatchString(prefix)}
@@ -84,6 +91,12 @@ func clean(raw []byte) text {
 	return t
 }
 
+// whiteSpace is what \s stands for in a pattern.
+const whiteSpace = "\t\n\f\r "
+
+// barReach is how many characters may stand before a progress bar.
+const barReach = 400
+
 // firstInt returns the first number among texts, or -1.
 func firstInt(texts []string) int {
 	for _, t := range texts {
@@ -92,35 +105,6 @@ func firstInt(texts []string) int {
 		}
 	}
 	return -1
-}
-
-// linesBack yields the lines of raw from the last to the first; they are cleaned only as far as they are asked for.
-func linesBack(raw []byte) iter.Seq[text] {
-	return func(yield func(text) bool) {
-		for raw = bytes.TrimRight(raw, "\r\n"); len(raw) > 0; {
-			i := bytes.LastIndexAny(raw, "\r\n")
-			if !yield(clean(clip(raw[i+1:]))) {
-				return
-			}
-			raw = raw[:max(i, 0)]
-		}
-	}
-}
-
-// firstLines returns the first n lines of raw.
-func firstLines(raw []byte, n int) []text {
-	var lines []text
-	for len(raw) > 0 && len(lines) < n {
-		i := bytes.IndexAny(raw, "\r\n")
-		if i < 0 {
-			i = len(raw)
-		}
-		if i > 0 {
-			lines = append(lines, clean(clip(raw[:i])))
-		}
-		raw = raw[min(i+1, len(raw)):]
-	}
-	return lines
 }
 
 func clip(raw []byte) []byte { return raw[:min(len(raw), segmentBytes)] }
@@ -142,15 +126,15 @@ type squeezed struct {
 	at   []int32 // offset in the source of each byte
 }
 
-func squeeze(raw []byte) squeezed {
-	d := decoration()
+func squeeze(bytes []byte) squeezed {
+	d, raw := decoration(), string(bytes)
 	out := make([]byte, 0, len(raw))
 	at := make([]int32, 0, len(raw))
 	for i, line := 0, 0; i < len(raw); {
 		b := raw[i]
 		switch {
 		case b == '\x1b' || b == '[' && i+1 < len(raw) && '0' <= raw[i+1] && raw[i+1] <= '9':
-			if n := lenAtStart(d.colour, raw[i:min(len(raw), i+20)]); n > 0 || b == '\x1b' {
+			if n := len(d.colourHere.FindString(raw[i:min(len(raw), i+20)])); n > 0 || b == '\x1b' {
 				i += max(1, n)
 				continue
 			}
@@ -171,36 +155,45 @@ func squeeze(raw []byte) squeezed {
 	return squeezed{string(out), at}
 }
 
-// lenAtStart is the length of the match at the very start of raw, 0 none.
-func lenAtStart(pattern *regexp.Regexp, raw []byte) int {
-	if m := pattern.FindIndex(raw); m != nil && m[0] == 0 {
-		return m[1]
-	}
-	return 0
-}
-
 // wrapPrefix is the length of what a launcher, a container's log or a copier of streams puts before a continued line. before is the line
 // above it: a bare name, such as pdsh's host, could be any word, so it must stand there too.
-func wrapPrefix(rest, before []byte) int {
+func wrapPrefix(rest, before string) int {
+	rest, _, _ = strings.Cut(rest[:min(len(rest), wrapReach)], "\n")
+	if rest == "" {
+		return 0
+	}
 	n := 0
-	if name := continuation().name.Find(rest); name != nil && !continuation().exception.Match(name) && bytes.HasPrefix(bytes.TrimLeft(before, " \t"), name) {
+	if name := continuation().name.FindString(rest); name != "" && !continuation().exception.MatchString(name) && strings.HasPrefix(strings.TrimLeft(before, " \t"), name) {
 		n = len(name)
 	}
-	return n + len(continuation().prefix.Find(rest[n:]))
+	for {
+		inner := strings.TrimLeft(rest[n:], " \t\f")
+		found := continuation().prefixes.in(inner)
+		if found == 0 {
+			return n
+		}
+		n = len(rest) - len(inner) + found
+	}
 }
 
-type continuations struct{ name, exception, prefix *regexp.Regexp }
+// wrapReach is how long the prefixes of a continued line may be together.
+const wrapReach = 400
+
+type continuations struct {
+	name, exception *regexp.Regexp
+	prefixes        beginnings
+}
 
 var continuation = sync.OnceValue(func() continuations {
 	return continuations{
 		name:      regexp.MustCompile(`^[\w.-]{1,80}: (?:(?:ERROR|WARNING|INFO) )?`),
 		exception: regexp.MustCompile(`(?:Error|Exception): `),
-		prefix: regexp.MustCompile(`^\s*(?:(?:` + strings.Join([]string{
+		prefixes: newBeginnings(
 			`\[[^\[\]'"\n]{1,100}\](?:<\w+>)?:?`,              // [rank3]: [1,3]<stderr>: [pod/name/container]
 			`\((?:[A-Za-z_]\w* )?(?:pid|rank)=[^)\n]{1,80}\)`, // Ray, vLLM
 			`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?`,
 			`std(?:err|out) [FP] `,
 			`[\w.-]{1,60} *\| `, // docker compose
-		}, "|") + `)[ \t]*)+`),
+		),
 	}
 })

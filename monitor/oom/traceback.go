@@ -2,6 +2,7 @@ package oom
 
 import (
 	"bytes"
+	"cmp"
 	"iter"
 	"regexp"
 	"slices"
@@ -21,16 +22,20 @@ type Traceback struct {
 
 // stageRule tells a stage by the squeezed text of a traceback.
 type stageRule struct {
-	stage   string
-	logits  bool
-	pattern *regexp.Regexp
+	stage    string
+	logits   bool
+	patterns []guarded
 }
 
 // stageRules in the order of their weight: an optimizer's frames stand below "train", loading frames below anything.
 // Evaluation comes before the forward pass that it calls, and before the loss.
 var stageRules = sync.OnceValue(func() []stageRule {
 	r := func(stage string, logits bool, patterns ...string) stageRule {
-		return stageRule{stage, logits, regexp.MustCompile(strings.Join(patterns, "|"))}
+		rule := stageRule{stage: stage, logits: logits}
+		for _, p := range patterns {
+			rule.patterns = append(rule.patterns, newGuarded(p))
+		}
+		return rule
 	}
 	const in = `(?:,in|pyin|\din)_?`
 	return []stageRule{
@@ -58,11 +63,14 @@ const (
 	framesReach = 200
 )
 
-type framePatterns struct{ line, python, launcher, code *regexp.Regexp }
+type framePatterns struct {
+	line                   guarded
+	python, launcher, code *regexp.Regexp
+}
 
 var frame = sync.OnceValue(func() framePatterns {
 	return framePatterns{
-		line:     regexp.MustCompile(`File "|^File$|^line \d+, in \w|^-*> *\d+ |❱|\.py in \w|(?:\.|^)py:\d+,? in \w|\w \([\w/]+\.py:\d+\b|> in <module>|^Cell In`),
+		line:     newGuarded(`File "|^File$|^line \d+, in \w|^-*> *\d+ |❱|\.py in \w|(?:\.|^)py:\d+,? in \w|\w \([\w/]+\.py:\d+\b|> in <module>|^Cell In`),
 		python:   regexp.MustCompile(`File "([^"]+)", line (\d+), in (\S+)`),
 		launcher: regexp.MustCompile(`bin/(?:torchrun|accelerate|deepspeed)"|torch/distributed/(?:run|launcher|elastic)|load_entry_point`),
 		code:     regexp.MustCompile(`^(?:return )?(?:[\w.\[\], ]{1,80} = )?[\w.]{1,80}\(`),
@@ -71,17 +79,17 @@ var frame = sync.OnceValue(func() framePatterns {
 
 // tracebackAround reads the frames before a message, or when there are none (a message may stand before its traceback) those after it.
 func tracebackAround(p place, end, rank int) Traceback {
-	if inside := escapedLines(p); inside != nil {
+	if inside := escapedLines(p); inside != nil && p.affords(len(inside)) {
 		if before, _ := framesBefore(linesBack(inside), rank); len(before) > 0 {
-			return readFrames(before)
+			return readFrames(p, before)
 		}
 	}
 	if before, named := framesBefore(p.behind(), rank); len(before) > 0 {
-		t := readFrames(before)
+		t := readFrames(p, before)
 		t.rank = named
 		return t
 	}
-	t := readFrames(framesAfter(firstLines(p.buf[end:min(len(p.buf), end+behindBytes/2)], 3*frameGap), rank))
+	t := readFrames(p, framesAfter(p.ahead(end, 3*frameGap), rank))
 	if t.Stage == "" {
 		return codeBefore(p)
 	}
@@ -94,14 +102,14 @@ const codeReach = 3
 // codeBefore reads the lines of code before a message, where the text begins with them: its frames were cut off. What moves a tensor says
 // little without its frame.
 func codeBefore(p place) Traceback {
-	var lines []text
+	var lines []*line
 	for l := range p.behind() {
 		if p.line > codeReach+1 || !frame().code.MatchString(l.string) {
 			return Traceback{rank: -1}
 		}
 		lines = append(lines, l)
 	}
-	t := readFrames(lines)
+	t := readFrames(p, lines)
 	if t.Stage == "model-load" {
 		return Traceback{rank: -1}
 	}
@@ -120,7 +128,7 @@ func escapedLines(p place) []byte {
 }
 
 // framesBefore returns the lines of the traceback that ends with the nearest line, and the rank that its first line names, -1 none.
-func framesBefore(lines iter.Seq[text], rank int) (kept []text, named int) {
+func framesBefore(lines iter.Seq[*line], rank int) (kept []*line, named int) {
 	named = -1 // kept has the nearest line first until the end
 	gap, frames, read := 0, 0, 0
 	for l := range lines {
@@ -137,7 +145,7 @@ func framesBefore(lines iter.Seq[text], rank int) (kept []text, named int) {
 		}
 		kept = append(kept, l)
 		gap++
-		if frame().line.MatchString(l.string) {
+		if l.isFrame() {
 			gap, frames = 0, len(kept)
 		}
 	}
@@ -147,8 +155,8 @@ func framesBefore(lines iter.Seq[text], rank int) (kept []text, named int) {
 }
 
 // framesAfter returns the lines of a traceback that begins soon, unless it is that of the launcher.
-func framesAfter(lines []text, rank int) []text {
-	var kept []text
+func framesAfter(lines []*line, rank int) []*line {
+	var kept []*line
 	seen, gap := false, 0
 	for _, l := range lines {
 		if ofOtherRank(l, rank) {
@@ -157,7 +165,7 @@ func framesAfter(lines []text, rank int) []text {
 		switch {
 		case frame().launcher.MatchString(l.string) || strings.Contains(l.string, "During handling of the above"):
 			return kept
-		case frame().line.MatchString(l.string):
+		case l.isFrame():
 			seen, gap = true, 0
 		default:
 			gap++
@@ -173,21 +181,23 @@ func framesAfter(lines []text, rank int) []text {
 }
 
 // ofOtherRank: a line that names a rank belongs to that rank; one without a name may belong to any.
-func ofOtherRank(l text, rank int) bool { return l.rank >= 0 && rank >= 0 && l.rank != rank }
+func ofOtherRank(l *line, rank int) bool { return l.rank >= 0 && rank >= 0 && l.rank != rank }
 
-func readFrames(lines []text) Traceback {
+// readFrames reads the lines of a traceback around a place. A stage is found by words that may stand across lines, so all of them are read
+// together, if the text affords it.
+func readFrames(p place, lines []*line) Traceback {
 	t := Traceback{rank: -1}
 	var all strings.Builder
 	for _, l := range lines {
-		all.WriteString(l.string)
-		m := frame().python.FindStringSubmatch(l.string)
-		if m != nil && !strings.Contains(m[1], "-packages") && !frame().launcher.MatchString(l.string) {
-			t.Nearest = m[1] + ":" + m[2] + " in " + m[3]
-		}
+		all.WriteString(l.squeezedCode())
+		t.Nearest = cmp.Or(l.ownFrame(), t.Nearest)
 	}
-	joined := squeezeCode(all.String())
+	if !p.affords(all.Len()) {
+		return t
+	}
+	joined := all.String()
 	for _, r := range stageRules() {
-		if r.pattern.MatchString(joined) {
+		if slices.ContainsFunc(r.patterns, func(g guarded) bool { return g.isIn(joined) }) {
 			t.Stage, t.Logits = r.stage, r.logits
 			break
 		}

@@ -26,6 +26,10 @@ var growthWords = []string{"gpu_mem", "max mem: ", "max_mem: ", "memory(GiB)", "
 
 const perDevice = "mem_usage:cuda"
 
+// hitCost is what it takes to look at one watched word, beside a part of its line: thousands may stand in a row, and more only where every
+// hundredth byte has one.
+const hitCost = 100
+
 // vocabulary is what every scan uses alike.
 type vocabulary struct {
 	finder  *wordFinder
@@ -43,7 +47,12 @@ func watched() (words []string, readers []reader) {
 		words, readers = append(words, word), append(readers, read)
 	}
 	placed := func(read func(*scanner, place)) reader {
-		return func(s *scanner, at int) { read(s, s.placeAt(at)) }
+		return func(s *scanner, at int) {
+			p := s.placeAt(at)
+			if s.hits.pays(s.buffer().from+int64(at), hitCost+int64(p.end-p.start)/4) {
+				read(s, p)
+			}
+		}
 	}
 	for _, w := range messageWords {
 		watch(w, placed(readMessage))

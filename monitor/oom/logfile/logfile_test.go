@@ -236,3 +236,28 @@ func FuzzText(f *testing.F) {
 		}
 	})
 }
+
+func TestPackedOverAndOver(t *testing.T) {
+	packed := []byte("CUDA out of memory")
+	for times := 1; times <= 40; times++ {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		if _, err := w.Write(packed); err != nil || w.Close() != nil {
+			t.Fatal(err)
+		}
+		packed = b.Bytes()
+		text, err := Text(bytes.NewReader(packed), "x.log")
+		if times > maxPackings {
+			if err == nil || !strings.Contains(err.Error(), "packed more than") {
+				t.Errorf("%d times: %v", times, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, err := io.ReadAll(text); err != nil || string(data) != "CUDA out of memory" {
+			t.Errorf("%d times: %q, %v", times, data, err)
+		}
+	}
+}

@@ -78,7 +78,15 @@ func Unpack(r io.Reader) (io.Reader, error) {
 
 // Text makes UTF-8 text of what r holds: gzip and bzip2 are unpacked, UTF-16 is converted, a byte order mark is dropped, an error file of
 // torchrun becomes the lines that Python would have printed. name is for messages.
-func Text(r io.Reader, name string) (io.Reader, error) {
+func Text(r io.Reader, name string) (io.Reader, error) { return text(r, name, 0) }
+
+// maxPackings is how often a text may be packed into itself: there are files that unpack to themselves without end.
+const maxPackings = 4
+
+func text(r io.Reader, name string, packings int) (io.Reader, error) {
+	if packings > maxPackings {
+		return nil, fmt.Errorf("%s is packed more than %d times over: unpack it first", name, maxPackings)
+	}
 	in := bufio.NewReaderSize(r, headBytes)
 	head, err := in.Peek(headBytes)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -91,9 +99,9 @@ func Text(r io.Reader, name string) (io.Reader, error) {
 		if err != nil {
 			return nil, fmt.Errorf("unpack %s: %w", name, err)
 		}
-		return Text(cutOff{unpacked}, strings.TrimSuffix(name, ".gz"))
+		return text(cutOff{unpacked}, strings.TrimSuffix(name, ".gz"), packings+1)
 	case starts("BZh"):
-		return Text(cutOff{bzip2.NewReader(in)}, strings.TrimSuffix(name, ".bz2"))
+		return text(cutOff{bzip2.NewReader(in)}, strings.TrimSuffix(name, ".bz2"), packings+1)
 	case starts("\x28\xb5\x2f\xfd"):
 		return nil, unpackFirst(name, "compressed by zstd, which oomguard cannot unpack", "zstd -dc")
 	case starts("\xfd7zXZ\x00"):

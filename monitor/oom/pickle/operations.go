@@ -222,11 +222,15 @@ func (l *loader) textUnicode() error {
 	return nil
 }
 
+// simpleEscapes are what one letter behind a backslash stands for, escapeDigits the hexadecimal digits of those that have some.
+var (
+	simpleEscapes = map[byte]byte{'n': '\n', 't': '\t', 'r': '\r', '\\': '\\', '\'': '\'', '"': '"', 'a': 7, 'b': 8, 'f': 12, 'v': 11}
+	escapeDigits  = map[byte]int{'u': 4, 'U': 8}
+)
+
 // unescape resolves backslashes: all of Python's when full, else only \u and \U. What is no valid escape stays as it is.
 func unescape(text string, full bool) []byte {
 	out := make([]byte, 0, len(text))
-	simple := map[byte]byte{'n': '\n', 't': '\t', 'r': '\r', '\\': '\\', '\'': '\'', '"': '"', 'a': 7, 'b': 8, 'f': 12, 'v': 11}
-	digits := map[byte]int{'u': 4, 'U': 8}
 	for i := 0; i < len(text); i++ {
 		c := text[i]
 		if c != '\\' || i+1 == len(text) {
@@ -238,7 +242,7 @@ func unescape(text string, full bool) []byte {
 			continue
 		}
 		next := text[i+1]
-		n := digits[next]
+		n := escapeDigits[next]
 		if full && next == 'x' {
 			n = 2
 		}
@@ -253,7 +257,7 @@ func unescape(text string, full bool) []byte {
 				continue
 			}
 		}
-		if plain, ok := simple[next]; full && ok {
+		if plain, ok := simpleEscapes[next]; full && ok {
 			out = append(out, plain)
 			i++
 			continue

@@ -31,7 +31,7 @@ const (
 	wideInt // a number that needs more than 60 bits
 )
 
-// A Value is one Python object of a Document: its kind in the low bits, above them the number itself or an index into the document's
+// A Value is one Python object of a Document, and two equal Values of a container are the same object: its kind in the low bits, above them the number itself or an index into the document's
 // tables. Values take eight bytes, so that a file of a gigabyte becomes a few gigabytes and not tens.
 type Value uint64
 
@@ -50,9 +50,6 @@ func (v Value) Kind() Kind {
 func (v Value) kind() Kind { return Kind(v & (1<<kindBits - 1)) }
 
 func (v Value) payload() int64 { return int64(v) >> kindBits }
-
-// ID tells containers apart that are shared in the pickle: two values with the same kind and ID are the same object.
-func (v Value) ID() int64 { return v.payload() }
 
 // A Document is one pickle as data.
 type Document struct {
@@ -98,6 +95,23 @@ func (d *Document) Items(v Value) []Value {
 		return d.lists[v.payload()]
 	}
 	return nil
+}
+
+// Len is the number of entries of a container, where a key and its value are two and the container itself is one more.
+func (d *Document) Len(v Value) int {
+	if k := v.kind(); k == List || k == Tuple || k == Set || k == Dict {
+		return 1 + len(d.lists[v.payload()])
+	}
+	return 1
+}
+
+// Entries is the sum of Len over all containers.
+func (d *Document) Entries() int {
+	n := len(d.lists)
+	for _, l := range d.lists {
+		n += len(l)
+	}
+	return n
 }
 
 // Get finds a key of a Dict; a None value when it is absent or v is none. When a key was set twice, the last one counts, as in Python.

@@ -66,7 +66,7 @@ func TestEveryProtocol(t *testing.T) {
 				t.Error("an OrderedDict is not read as a dictionary")
 			}
 			shared := d.Items(d.Get(root, "shared"))
-			if shared[0].ID() != shared[1].ID() {
+			if shared[0] != shared[1] {
 				t.Error("a shared list came back as two")
 			}
 			if object := d.Get(root, "object"); object.Kind() != Object || !strings.HasSuffix(d.Text(object), ".ValueError") {

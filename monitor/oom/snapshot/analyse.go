@@ -94,18 +94,18 @@ const (
 // Analyse judges a snapshot. file is its name, for the report.
 func Analyse(s *Snapshot, file string) Report {
 	r := Report{Schema: Schema, File: file, Settings: s.Settings}
-	devices := map[int]bool{}
+	devices := map[int][]Segment{}
 	for _, segment := range s.Segments {
-		devices[segment.Device] = true
+		devices[segment.Device] = append(devices[segment.Device], segment)
 	}
 	for i, trace := range s.Traces {
-		if len(trace) > 0 {
-			devices[i] = true
+		if len(trace) > 0 && devices[i] == nil {
+			devices[i] = []Segment{}
 		}
 	}
-	a := &analysis{snapshot: s, judged: map[int]judgement{}}
+	a := &analysis{snapshot: s, judged: map[int]judgement{}, signs: map[int32]int{}}
 	for _, index := range slices.Sorted(maps.Keys(devices)) {
-		r.Devices = append(r.Devices, a.device(index))
+		r.Devices = append(r.Devices, a.device(index, devices[index]))
 	}
 	return r
 }
@@ -113,6 +113,7 @@ func Analyse(s *Snapshot, file string) Report {
 type analysis struct {
 	snapshot *Snapshot
 	judged   map[int]judgement // by stack, as far as they were asked for
+	signs    map[int32]int     // by frame: the first sign that it shows
 }
 
 type judgement struct {
@@ -120,22 +121,20 @@ type judgement struct {
 	frames           []Frame
 }
 
-func (a *analysis) device(index int) Device {
+func (a *analysis) device(index int, segments []Segment) Device {
 	d := Device{Index: index}
 	live := map[int64]use{}
-	for _, s := range a.snapshot.Segments {
-		if s.Device == index {
-			d.add(s)
-			for _, b := range s.Blocks {
-				if b.State == Allocated {
-					live[b.Address] = use{b.SizeBytes, b.Stack}
-				}
+	for _, s := range segments {
+		d.add(s)
+		for _, b := range s.Blocks {
+			if b.State == Allocated {
+				live[b.Address] = use{b.SizeBytes, b.Stack}
 			}
 		}
 	}
 	d.Components, d.Sites = a.group(live)
 	d.Largest = a.largest(live)
-	d.Maps = a.segmentMaps(index)
+	d.Maps = a.segmentMaps(segments)
 	if index >= 0 && index < len(a.snapshot.Traces) {
 		a.replay(&d, live, a.snapshot.Traces[index])
 	}
@@ -187,7 +186,7 @@ func (a *analysis) judge(stack int) judgement {
 		return j
 	}
 	frames := a.snapshot.Stack(stack)
-	j := judgement{component: component(frames), where: where(frames), frames: readable(frames)}
+	j := judgement{component: a.component(a.snapshot.Stacks[stack]), where: where(frames), frames: readable(frames)}
 	a.judged[stack] = j
 	return j
 }

@@ -50,16 +50,30 @@ var signs = []sign{
 // unknown is the component of stacks without a sign, and of blocks without a stack (memory history was not recorded then).
 const unknown = "unknown"
 
-// component judges a stack.
-func component(frames []Frame) string {
-	for _, s := range signs {
-		if slices.ContainsFunc(frames, func(f Frame) bool {
-			return strings.Contains(f.File, s.file) && strings.Contains(f.Name, s.name)
-		}) {
-			return s.component
-		}
+// firstSign is the number of the first sign that a frame shows, len(signs) for none.
+func firstSign(f Frame) int {
+	i := slices.IndexFunc(signs, func(s sign) bool { return strings.Contains(f.File, s.file) && strings.Contains(f.Name, s.name) })
+	if i < 0 {
+		return len(signs)
 	}
-	return unknown
+	return i
+}
+
+// component judges a stack. A frame stands in many stacks and is looked at once.
+func (a *analysis) component(stack []int32) string {
+	first := len(signs)
+	for _, n := range stack {
+		sign, seen := a.signs[n]
+		if !seen {
+			sign = firstSign(a.snapshot.Frames[n])
+			a.signs[n] = sign
+		}
+		first = min(first, sign)
+	}
+	if first == len(signs) {
+		return unknown
+	}
+	return signs[first].component
 }
 
 // isPython tells frames of Python from those of C++ and of the interpreter, which carry no line of the user's.

@@ -62,13 +62,8 @@ func Letter(component string) byte {
 }
 
 // segmentMaps draws the largest segments of a device.
-func (a *analysis) segmentMaps(device int) []SegmentMap {
-	var segments []Segment
-	for _, s := range a.snapshot.Segments {
-		if s.Device == device && s.TotalBytes > 0 {
-			segments = append(segments, s)
-		}
-	}
+func (a *analysis) segmentMaps(of []Segment) []SegmentMap {
+	segments := slices.DeleteFunc(slices.Clone(of), func(s Segment) bool { return s.TotalBytes <= 0 })
 	slices.SortStableFunc(segments, func(x, y Segment) int {
 		return cmp.Or(cmp.Compare(y.TotalBytes, x.TotalBytes), cmp.Compare(x.Address, y.Address))
 	})

@@ -91,7 +91,8 @@ func Read(r io.Reader) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &decoder{doc: doc, snapshot: &Snapshot{Stacks: [][]int32{nil}}, frames: map[int64]int32{}, stacks: map[string]int{"": 0}}
+	d := &decoder{doc: doc, snapshot: &Snapshot{Stacks: [][]int32{nil}}, frames: map[pickle.Value]int32{}, stacks: map[string]int{"": 0},
+		lists: map[pickle.Value]int{}, left: 2 * doc.Entries()}
 	if err := d.decode(); err != nil {
 		return nil, err
 	}
@@ -101,8 +102,22 @@ func Read(r io.Reader) (*Snapshot, error) {
 type decoder struct {
 	doc      *pickle.Document
 	snapshot *Snapshot
-	frames   map[int64]int32 // by their identity in the pickle, which shares the frames of equal lines
-	stacks   map[string]int  // by the numbers of their frames
+	frames   map[pickle.Value]int32 // the pickle shares the frames of equal lines
+	stacks   map[string]int         // by the numbers of their frames
+	lists    map[pickle.Value]int   // the stacks, by their lists in the pickle
+	left     int                    // entries that may still be read: twice what the pickle has at first, as its reader shares what is equal
+}
+
+// errRepeats is the error of a pickle that a few references make many times its size. The allocator's segments, blocks and events are each
+// written once.
+var errRepeats = errors.New("this pickle lists the same entries again and again, which no memory snapshot of PyTorch does")
+
+// once counts the entries of what is read, and fails when many more were read than the pickle has.
+func (d *decoder) once(v pickle.Value) error {
+	if d.left -= d.doc.Len(v); d.left < 0 {
+		return errRepeats
+	}
+	return nil
 }
 
 func (d *decoder) decode() error {
@@ -122,10 +137,15 @@ func (d *decoder) decode() error {
 		d.snapshot.Segments = append(d.snapshot.Segments, s)
 	}
 	for _, trace := range d.doc.Items(d.doc.Get(root, "device_traces")) {
-		d.snapshot.Traces = append(d.snapshot.Traces, d.events(trace))
+		events, err := d.events(trace)
+		if err != nil {
+			return err
+		}
+		d.snapshot.Traces = append(d.snapshot.Traces, events)
 	}
 	settings := d.doc.Get(root, "allocator_settings")
-	for _, key := range d.doc.Keys(settings) {
+	keys := d.doc.Keys(settings)
+	for _, key := range keys[:min(len(keys), maxSettings)] {
 		if d.snapshot.Settings == nil {
 			d.snapshot.Settings = map[string]string{}
 		}
@@ -134,6 +154,9 @@ func (d *decoder) decode() error {
 	return nil
 }
 
+// maxSettings is more than the allocator has.
+const maxSettings = 100
+
 // number is a whole number of a dictionary; 0 where it is absent or none.
 func (d *decoder) number(v pickle.Value, key string) int64 {
 	n, _ := d.doc.Int(d.doc.Get(v, key))
@@ -141,6 +164,9 @@ func (d *decoder) number(v pickle.Value, key string) int64 {
 }
 
 func (d *decoder) segment(v pickle.Value) (Segment, error) {
+	if err := errors.Join(d.once(v), d.once(d.doc.Get(v, "segment_pool_id"))); err != nil {
+		return Segment{}, err
+	}
 	total, ok := d.doc.Int(d.doc.Get(v, "total_size"))
 	if !ok || total < 0 {
 		return Segment{}, errors.New("has no total_size; this is not a memory snapshot of PyTorch, or a version that is not known here")
@@ -165,6 +191,9 @@ func (d *decoder) segment(v pickle.Value) (Segment, error) {
 }
 
 func (d *decoder) block(v pickle.Value, at int64) (Block, error) {
+	if err := d.once(v); err != nil {
+		return Block{}, err
+	}
 	size, ok := d.doc.Int(d.doc.Get(v, "size"))
 	if !ok || size < 0 {
 		return Block{}, errors.New("has no size")
@@ -201,10 +230,16 @@ func (d *decoder) block(v pickle.Value, at int64) (Block, error) {
 var actions = map[string]Action{"alloc": Alloc, "free_requested": Free, "free": Free, "segment_alloc": SegmentAlloc,
 	"segment_map": SegmentAlloc, "segment_free": SegmentFree, "segment_unmap": SegmentFree, "oom": OOM}
 
-func (d *decoder) events(trace pickle.Value) []Event {
+func (d *decoder) events(trace pickle.Value) ([]Event, error) {
 	items := d.doc.Items(trace)
+	if err := d.once(trace); err != nil {
+		return nil, err
+	}
 	events := make([]Event, 0, len(items))
 	for _, item := range items {
+		if err := d.once(item); err != nil {
+			return nil, err
+		}
 		action := actions[d.doc.Text(d.doc.Get(item, "action"))]
 		if action == OtherAction {
 			continue
@@ -215,11 +250,14 @@ func (d *decoder) events(trace pickle.Value) []Event {
 		}
 		events = append(events, e)
 	}
-	return events
+	return events, nil
 }
 
 // stack stores a list of frames once.
 func (d *decoder) stack(list pickle.Value) int {
+	if index, ok := d.lists[list]; ok {
+		return index
+	}
 	items := d.doc.Items(list)
 	key := make([]byte, 0, 4*len(items))
 	for _, item := range items {
@@ -236,14 +274,15 @@ func (d *decoder) stack(list pickle.Value) int {
 		}
 		d.snapshot.Stacks = append(d.snapshot.Stacks, stack)
 	}
+	d.lists[list] = index
 	return index
 }
 
 func (d *decoder) frame(v pickle.Value) int32 {
-	n, ok := d.frames[v.ID()]
+	n, ok := d.frames[v]
 	if !ok {
 		n = int32(len(d.snapshot.Frames))
-		d.frames[v.ID()] = n
+		d.frames[v] = n
 		d.snapshot.Frames = append(d.snapshot.Frames, Frame{File: d.doc.Text(d.doc.Get(v, "filename")), Line: int(d.number(v, "line")), Name: d.doc.Text(d.doc.Get(v, "name"))})
 	}
 	return n
