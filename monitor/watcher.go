@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -151,14 +152,30 @@ func (w *Watcher) look(ctx context.Context) sample {
 		}
 		return s
 	}
+	var notes []string
 	for _, d := range snap.Devices {
 		if d.MemoryKnown {
 			s.Devices = append(s.Devices, sampleDevice(d, w.cfg.Owns))
-		} else if d.Note != "" {
-			s.Note = fmt.Sprintf("GPU %d: %s", d.Index, d.Note)
+		}
+		if why := unread(d); why != "" {
+			notes = append(notes, fmt.Sprintf("GPU %d: %s", d.Index, why))
 		}
 	}
+	s.Note = strings.Join(notes, "; ")
 	return s
+}
+
+// unread says what of a device is missing in a sample, "" if nothing is.
+func unread(d gpu.Device) string {
+	switch {
+	case d.Lost != "":
+		return d.Lost
+	case !d.MemoryKnown:
+		return cmp.Or(d.Unknown.Memory, d.Note)
+	case !d.ProcessesKnown:
+		return d.Unknown.Processes
+	}
+	return ""
 }
 
 func sampleDevice(d gpu.Device, owns func(int) bool) deviceSample {

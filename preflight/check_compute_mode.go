@@ -27,8 +27,10 @@ func judgeComputeMode(f Facts, _ checklists.Params) checklists.Verdict {
 			refused = append(refused, label(d)+" is in compute mode prohibited")
 		case d.ComputeMode == "exclusive-process" && len(d.Processes) > 0:
 			refused = append(refused, fmt.Sprintf("%s admits one process (exclusive-process) and pid %d has it", label(d), d.Processes[0].PID))
+		case d.ComputeMode == "exclusive-process" && !d.ProcessesKnown:
+			unknown = append(unknown, fmt.Sprintf("%s admits one process (exclusive-process) and whether one has it is not known%s", label(d), withNote(d.Unknown.Processes)))
 		case d.ComputeMode == "":
-			unknown = append(unknown, label(d))
+			unknown = append(unknown, "the compute mode of "+label(d)+" is not known"+withNote(d.Unknown.ComputeMode))
 		}
 	}
 	switch {
@@ -36,7 +38,7 @@ func judgeComputeMode(f Facts, _ checklists.Params) checklists.Verdict {
 		return failed(strings.Join(refused, "; ")+"; CUDA would say that the device is busy or unavailable",
 			"nvidia-smi -c DEFAULT (needs root) admits processes again; or choose other GPUs (CUDA_VISIBLE_DEVICES)")
 	case len(unknown) > 0:
-		return skipped("NVML does not tell the compute mode of "+strings.Join(unknown, ", "), "nvidia-smi -q -d COMPUTE may show it")
+		return skipped(strings.Join(unknown, "; "), "nvidia-smi -q -d COMPUTE may show it")
 	}
 	return passed(fmt.Sprintf("each GPU of the job (%d) admits its processes", len(f.used())))
 }

@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -29,7 +30,7 @@ func judgeGPUMemoryFree(f Facts, _ checklists.Params) checklists.Verdict {
 	for _, d := range f.used() {
 		switch {
 		case !d.MemoryKnown:
-			unknown = append(unknown, label(d)+" does not tell its free memory"+withNote(d.Note))
+			unknown = append(unknown, label(d)+" does not tell its free memory"+withNote(d.whyNoMemory()))
 			continue
 		case d.FreeBytes < need:
 			short = append(short, fmt.Sprintf("%s has %s free of %s", label(d), f.bytes(d.FreeBytes), f.bytes(d.TotalBytes)))
@@ -51,15 +52,23 @@ func judgeGPUMemoryFree(f Facts, _ checklists.Params) checklists.Verdict {
 			"narrow the estimate, or free memory first (see other-processes)")
 	case len(unknown) > 0:
 		return warned(fmt.Sprintf("%s; %s needed", strings.Join(unknown, "; "), f.needed()),
-			"on a GPU that shares the host's memory look at MemAvailable (free -h) instead; otherwise at nvidia-smi")
+			"see what nvidia-smi shows; a GPU that shares the host's memory has none of its own: look at MemAvailable (free -h)")
 	case f.Estimate.Partial:
 		return f.open()
 	}
 	return passed(fmt.Sprintf("at least %s free on each GPU of the job (%d); %s needed", f.bytes(least), len(f.used()), f.needed()))
 }
 
+// whyNoMemory is why a device's memory is not known.
+func (d Device) whyNoMemory() string { return cmp.Or(d.Lost, d.Unknown.Memory, d.Note) }
+
 // label names a device as nvidia-smi numbers it.
-func label(d Device) string { return fmt.Sprintf("GPU %d (%s)", d.Index, d.Name) }
+func label(d Device) string {
+	if d.Name == "" {
+		return fmt.Sprintf("GPU %d", d.Index)
+	}
+	return fmt.Sprintf("GPU %d (%s)", d.Index, d.Name)
+}
 
 func withNote(note string) string {
 	if note == "" {

@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"fmt"
+	"strings"
 
 	"oomguard/checklists"
 )
@@ -23,6 +24,7 @@ func judgeHeadroom(f Facts, with checklists.Params) checklists.Verdict {
 	if v, missing := f.noEstimate(skipped); missing {
 		return v
 	}
+	silent := f.silentDevices()
 	least := f.headroomPercent(with["fail_percent"])
 	if v, open := f.undecided(least); open {
 		return v
@@ -37,6 +39,8 @@ func judgeHeadroom(f Facts, with checklists.Params) checklists.Verdict {
 	}
 	high := *f.Estimate.PerGPU.HighBytes // a lower bound decides nothing but a failure
 	switch {
+	case len(silent) > 0:
+		return warned(fmt.Sprintf("%s. Not judged, as the memory is unknown: %s", detail, strings.Join(silent, "; ")), "see what nvidia-smi shows, or "+giveGPU)
 	case percentFree(total, high) < least:
 		return warned(fmt.Sprintf("%s. The estimate may be as high as %s: %s", detail, f.bytes(high), f.left(total, high)),
 			"narrow the estimate (oomguard explain shows what is unknown), or see oomguard plan")
@@ -44,6 +48,20 @@ func judgeHeadroom(f Facts, with checklists.Params) checklists.Verdict {
 		return warned(fmt.Sprintf("%s, %.0f %% are better", detail, with["warn_percent"]), remedy)
 	}
 	return passed(detail)
+}
+
+// silentDevices are the devices of the job whose size is not known, so that the estimate is held against the others only.
+func (f Facts) silentDevices() []string {
+	if f.Declared != "" || f.onCPU() {
+		return nil
+	}
+	var silent []string
+	for _, d := range f.used() {
+		if !d.MemoryKnown {
+			silent = append(silent, label(d)+withNote(d.whyNoMemory()))
+		}
+	}
+	return silent
 }
 
 // headroomPercent is what must stay free: the user's own number if there is one.

@@ -1,7 +1,9 @@
 package preflight
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"oomguard/checklists"
@@ -25,7 +27,7 @@ func judgeNVMLAvailable(f Facts, _ checklists.Params) checklists.Verdict {
 	case f.elsewhere():
 		return skipped("judged against "+f.Declared+", not against this machine", "nothing to do here; this is judged where the job starts")
 	case len(f.Devices) > 0:
-		return passed(fmt.Sprintf("%d visible: %s", len(f.Devices), deviceNames(f.Devices)))
+		return f.judgeLost()
 	case expected:
 		return failed(fmt.Sprintf("%s, and a GPU is expected here (%s)", why, f.signs()),
 			"see whether nvidia-smi works; in a container, start it with GPU access (--gpus all); after a driver update, reboot")
@@ -39,6 +41,33 @@ func judgeNVMLAvailable(f Facts, _ checklists.Params) checklists.Verdict {
 			"start the job on a machine with a GPU, or leave it if it is meant to run on the CPU")
 	}
 	return skipped("no NVIDIA driver on this machine: "+why, "give --gpu, or run this where the job will run")
+}
+
+// judgeLost looks for devices that answer that they cannot be used. The driver then refuses CUDA too.
+func (f Facts) judgeLost() checklists.Verdict {
+	var lost, spare, silent []string
+	used := f.used()
+	for _, d := range f.Devices {
+		mine := slices.ContainsFunc(used, func(u Device) bool { return u.Index == d.Index && u.UUID == d.UUID })
+		switch {
+		case d.Lost != "" && mine && !f.onCPU():
+			lost = append(lost, label(d)+": "+d.Lost)
+		case d.Lost != "":
+			spare = append(spare, label(d)+": "+d.Lost)
+		case d.Name == "" && d.UUID == "":
+			silent = append(silent, label(d)+withNote(cmp.Or(d.Note, d.Unknown.Memory)))
+		}
+	}
+	const choose = "reset or replace the GPU, or leave it out (CUDA_VISIBLE_DEVICES)"
+	switch {
+	case len(lost) > 0 && f.usesCertainly():
+		return failed(strings.Join(lost, "; ")+". A rank on it would die at its first CUDA call", choose)
+	case len(lost)+len(spare) > 0:
+		return warned(strings.Join(append(lost, spare...), "; ")+". Whether the job uses it is not certain, and a lost GPU may keep CUDA from the others", choose)
+	case len(silent) > 0:
+		return warned("could not be read: "+strings.Join(silent, "; "), "see whether nvidia-smi shows it")
+	}
+	return passed(fmt.Sprintf("%d visible: %s", len(f.Devices), deviceNames(f.Devices)))
 }
 
 // signs says why a GPU is expected.

@@ -24,18 +24,25 @@ func judgeOtherProcesses(f Facts, with checklists.Params) checklists.Verdict {
 		return v
 	}
 	tolerated := mib(with["tolerate_mib"])
-	var held []string
+	var held, unknown []string
 	var most int64
 	ours := false
 	for _, d := range f.used() {
 		most = max(most, d.UsedBytes)
-		if d.UsedBytes <= tolerated && listedBytes(d) <= tolerated {
+		switch {
+		case !d.MemoryKnown && listedBytes(d) <= tolerated:
+			unknown = append(unknown, label(d)+" does not tell what is in use"+withNote(d.whyNoMemory()))
+			continue
+		case d.UsedBytes <= tolerated && listedBytes(d) <= tolerated:
 			continue
 		}
-		held = append(held, fmt.Sprintf("%s: %s in use, %s", label(d), f.bytes(d.UsedBytes), f.holders(d)))
+		held = append(held, fmt.Sprintf("%s: %s in use, %s", label(d), f.bytes(max(d.UsedBytes, listedBytes(d))), f.holders(d)))
 		for _, p := range d.Processes {
 			ours = ours || p.Ours
 		}
+	}
+	if len(held) == 0 && len(unknown) > 0 {
+		return skipped(strings.Join(unknown, "; "), "see what nvidia-smi shows")
 	}
 	if len(held) == 0 {
 		return passed(fmt.Sprintf("at most %s in use on a GPU, %s tolerated", f.bytes(most), f.bytes(tolerated)))
@@ -44,7 +51,7 @@ func judgeOtherProcesses(f Facts, with checklists.Params) checklists.Verdict {
 	if ours {
 		remedy = "some are yours: if they are left over from an earlier run, stop them (kill PID); otherwise choose other GPUs (CUDA_VISIBLE_DEVICES)"
 	}
-	return warned(strings.Join(held, "; "), remedy)
+	return warned(strings.Join(append(held, unknown...), "; "), remedy)
 }
 
 func listedBytes(d Device) int64 {
@@ -62,7 +69,7 @@ func (f Facts) holders(d Device) string {
 		case f.Host.PIDNamespace:
 			return "by processes outside this container"
 		case !d.ProcessesKnown:
-			return "and NVML does not say by whom"
+			return "and NVML does not say by whom" + withNote(d.Unknown.Processes)
 		}
 		return "by no listed process (a dying process, or one in another container)"
 	}

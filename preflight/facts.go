@@ -80,7 +80,13 @@ type Device struct {
 	ComputeMode                      string // default, prohibited, exclusive-process; "" unknown
 	MIG                              bool
 	Note                             string
+	// Unknown says of what could not be read why; Lost why no program can use the device, "" for one that answers.
+	Unknown DeviceUnknown
+	Lost    string
 }
+
+// DeviceUnknown holds the reason for each quantity of a Device that could not be read.
+type DeviceUnknown struct{ Memory, Processes, ComputeMode string }
 
 // Process holds memory on a device.
 type Process struct {
@@ -188,6 +194,12 @@ func (f Facts) used() []Device {
 		return devices
 	}
 	return devices[:n]
+}
+
+// usesCertainly: the devices of used are those that the job will touch, not only those that it may.
+func (f Facts) usesCertainly() bool {
+	_, known := f.processes()
+	return known
 }
 
 // noDevices is the skip of a check about this machine's GPUs when there is nothing to judge.

@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"fmt"
+	"strings"
 
 	"oomguard/checklists"
 )
@@ -20,7 +21,7 @@ func (f Facts) undecided(need float64) (checklists.Verdict, bool) {
 	e := f.Estimate
 	total := e.GPU.TotalBytes
 	if total <= 0 {
-		return skipped(f.needed()+" needed, and the memory of the GPU is unknown", giveGPU), true
+		return skipped(f.needed()+" needed, and the memory of the GPU is unknown"+withNote(strings.Join(f.silentDevices(), "; ")), giveGPU), true
 	}
 	most, known := e.Most()
 	if percentFree(total, e.Least()) < need || known && percentFree(total, most) >= need {

@@ -318,7 +318,7 @@ func plainDevices(devices []gpu.Device) []preflight.Device {
 		out[i] = preflight.Device{
 			Index: d.Index, UUID: d.UUID, Name: d.Name, TotalBytes: d.TotalBytes, FreeBytes: d.FreeBytes, UsedBytes: d.UsedBytes,
 			MemoryKnown: d.MemoryKnown, ComputeMode: d.ComputeMode, MIG: d.MIG, Note: d.Note,
-			ProcessesKnown: d.ProcessesKnown,
+			ProcessesKnown: d.ProcessesKnown, Lost: d.Lost, Unknown: preflight.DeviceUnknown(d.Unknown),
 		}
 		for _, proc := range d.Processes {
 			out[i].Processes = append(out[i].Processes, preflight.Process{

@@ -29,8 +29,25 @@ type Device struct {
 	// While UsedBytes stays the same the list may be a second old: listing costs three calls into the driver, memory one.
 	Processes      []Process `json:"processes,omitempty"`
 	ProcessesKnown bool      `json:"processes_known"`
-	// Note says what could not be read and why.
-	Note string `json:"note,omitempty"`
+	// Note says what could not be read and why, for people; Unknown says it by quantity.
+	Note    string  `json:"note,omitempty"`
+	Unknown Unknown `json:"unknown,omitzero"`
+	// Lost says why no program can use the device as it is: it fell off the bus or must be reset. "" for one that answers.
+	Lost string `json:"lost,omitempty"`
+}
+
+// Unknown holds the reason for each quantity that could not be read; "" for one that is known, or of which nobody says why it is not.
+type Unknown struct {
+	Memory      string `json:"memory,omitempty"`
+	Processes   string `json:"processes,omitempty"`
+	ComputeMode string `json:"compute_mode,omitempty"`
+}
+
+// withoutProcesses is the device as it is when its list of processes cannot be had.
+func (d Device) withoutProcesses(reason string) Device {
+	d.Processes, d.ProcessesKnown, d.Unknown.Processes = nil, false, reason
+	d.Note = join(d.Note, reason)
+	return d
 }
 
 // Process is one holder of device memory.

@@ -40,6 +40,11 @@ type helper struct {
 	failed   error     // the last of them
 	retryAt  time.Time // not started again before
 
+	// listFailures is how often listing processes hung or killed a helper, listsFailed the last of them; they are not listed again before listAt.
+	listFailures int
+	listsFailed  error
+	listAt       time.Time
+
 	pid atomic.Int64 // of the child that was started last
 }
 
@@ -79,7 +84,8 @@ func (h *helper) start() error {
 	return nil
 }
 
-// Snapshot asks the helper, and starts one if there is none.
+// Snapshot asks the helper, and starts one if there is none. A helper is first asked without the lists of processes: if those hang or crash it,
+// memory is known all the same, and what could not be had is unknown with its reason.
 func (h *helper) Snapshot(ctx context.Context) (Snapshot, error) {
 	if err := ctx.Err(); err != nil {
 		return Snapshot{}, fmt.Errorf("ask NVML: %w", err)
@@ -87,30 +93,87 @@ func (h *helper) Snapshot(ctx context.Context) (Snapshot, error) {
 	if err := h.ready(); err != nil {
 		return Snapshot{}, err
 	}
+	if h.child.listed {
+		return h.whole(ctx)
+	}
 	limit := h.options.Timeout
 	if !h.child.answered {
 		limit = h.options.FirstTimeout
 	}
+	r, err := h.within(ctx, limit, request{NoProcesses: true})
+	if err != nil {
+		return Snapshot{}, h.fail(err)
+	}
+	memory, err := r.result()
+	if err != nil || len(memory.Devices) == 0 {
+		return memory, err
+	}
+	return h.listed(ctx, memory), nil
+}
+
+// whole asks a helper that has listed processes before.
+func (h *helper) whole(ctx context.Context) (Snapshot, error) {
+	r, err := h.within(ctx, h.options.Timeout, request{})
+	if err != nil {
+		return Snapshot{}, h.fail(err)
+	}
+	return r.result()
+}
+
+// listed adds to a snapshot of the memory who holds it, or why that is not known.
+func (h *helper) listed(ctx context.Context, memory Snapshot) Snapshot {
+	if h.listsFailed != nil && (h.listFailures >= maxFailures || h.now().Before(h.listAt)) {
+		return memory.withoutProcesses(h.listsFailed)
+	}
+	r, err := h.within(ctx, h.options.Timeout, request{})
+	if err == nil {
+		h.child.listed = true
+		if whole, err := r.result(); err == nil {
+			return whole
+		}
+		return memory
+	}
+	if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) { // nobody waits for it any more
+		return memory
+	}
+	h.child = nil
+	h.listsFailed = fmt.Errorf("list its processes: %w", err)
+	h.listAt = h.now().Add(time.Minute << (2 * h.listFailures))
+	h.listFailures++
+	return memory.withoutProcesses(h.listsFailed)
+}
+
+func (s Snapshot) withoutProcesses(reason error) Snapshot {
+	for i, d := range s.Devices {
+		if d.MemoryKnown {
+			s.Devices[i] = d.withoutProcesses(reason.Error())
+		}
+	}
+	return s
+}
+
+// within asks and waits so long for the reply. After an error that is not a cancellation the helper has been stopped.
+func (h *helper) within(ctx context.Context, limit time.Duration, q request) (reply, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(deadline))
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	r, err := h.ask(ctx)
+	r, err := h.ask(ctx, q)
 	switch {
 	case errors.Is(err, context.Canceled):
-		return Snapshot{}, fmt.Errorf("wait for NVML: %w", err)
+		return reply{}, fmt.Errorf("wait for NVML: %w", err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return Snapshot{}, h.fail(&hungError{limit.Round(time.Millisecond), h.child.stop()})
+		return reply{}, &hungError{limit.Round(time.Millisecond), h.child.stop()}
 	case err != nil:
 		h.child.stop()
-		return Snapshot{}, h.fail(h.child.obituary())
+		return reply{}, h.child.obituary()
 	}
 	h.child.answered = true
 	if h.now().Sub(h.child.started) >= healthyAfter {
 		h.failures = 0
 	}
-	return r.result()
+	return r, nil
 }
 
 // ready makes sure that a helper runs, or says why none may.
@@ -132,9 +195,10 @@ func (h *helper) ready() error {
 var errDied = errors.New("the NVML helper died")
 
 // ask sends a request and waits for its reply.
-func (h *helper) ask(ctx context.Context) (reply, error) {
+func (h *helper) ask(ctx context.Context, q request) (reply, error) {
 	h.id++
-	line, err := json.Marshal(request{ID: h.id})
+	q.ID = h.id
+	line, err := json.Marshal(q)
 	if err != nil {
 		return reply{}, fmt.Errorf("ask the NVML helper: %w", err)
 	}
@@ -156,8 +220,12 @@ func (h *helper) ask(ctx context.Context) (reply, error) {
 	}
 }
 
-// fail gives the helper up and sets when there may be another: 1, 4, 16 seconds after the first, second, third failure.
+// fail gives the helper up and sets when there may be another: 1, 4, 16 seconds after the first, second, third failure. A cancelled question
+// is no failure.
 func (h *helper) fail(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
 	h.child = nil
 	h.failed = err
 	h.retryAt = h.now().Add(time.Second << (2 * h.failures))

@@ -34,6 +34,7 @@ type child struct {
 	stderr   *tail
 	started  time.Time
 	answered bool
+	listed   bool // it has listed processes
 }
 
 func startChild(argv, env []string, now time.Time) (*child, error) {

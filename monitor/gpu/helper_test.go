@@ -231,7 +231,7 @@ func TestHelperCancelledLivesOn(t *testing.T) {
 	pid := h.child.cmd.Process.Pid
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := h.ask(ctx); !errors.Is(err, context.Canceled) && err != nil { // the request is out; its reply comes late, or just in time
+	if _, err := h.ask(ctx, request{}); !errors.Is(err, context.Canceled) && err != nil { // the request is out; its reply comes late, or just in time
 		t.Fatal(err)
 	}
 	if _, err := h.Snapshot(ctx); !errors.Is(err, context.Canceled) {

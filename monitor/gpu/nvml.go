@@ -131,14 +131,16 @@ func (s *nvmlSource) versions() {
 }
 
 // Snapshot reads all devices. A device that cannot be read is in it, with a Note; the others are not kept from being read.
-func (s *nvmlSource) Snapshot(ctx context.Context) (Snapshot, error) {
+func (s *nvmlSource) Snapshot(ctx context.Context) (Snapshot, error) { return s.snapshot(ctx, true) }
+
+func (s *nvmlSource) snapshot(ctx context.Context, processes bool) (Snapshot, error) {
 	s.reopen()
 	snapshot := Snapshot{Time: s.now(), Driver: s.driver, CUDA: s.cuda, Devices: make([]Device, 0, len(s.units))}
 	for _, u := range s.units {
 		if err := ctx.Err(); err != nil {
 			return Snapshot{}, fmt.Errorf("read GPU %d: %w", u.device.Index, err)
 		}
-		snapshot.Devices = append(snapshot.Devices, s.read(u))
+		snapshot.Devices = append(snapshot.Devices, s.read(u, processes))
 	}
 	return snapshot, nil
 }

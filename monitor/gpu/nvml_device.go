@@ -4,6 +4,7 @@ package gpu
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -28,12 +29,18 @@ func (s *nvmlSource) open(index int) []*unit {
 	ret := s.call(func() (ret nvml.Return) { handle, ret = s.lib.DeviceGetHandleByIndex(index); return ret },
 		"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex")
 	if ret != nvml.SUCCESS {
-		u.device.Note = describe("open the GPU", ret).Error()
+		u.device = u.device.closed(describe("open the GPU", ret))
 		return []*unit{u}
 	}
 	u.handle = handle
 	s.identify(u)
-	if !s.inMIGMode(handle) {
+	mig := s.inMIGMode(u)
+	if u.device.Lost != "" { // it is opened again when it is asked again
+		u.handle = nil
+		u.device = u.device.closed(&lostError{u.device.Lost})
+		return []*unit{u}
+	}
+	if !mig {
 		return []*unit{u}
 	}
 	parts := s.migDevices(u)
@@ -44,6 +51,16 @@ func (s *nvmlSource) open(index int) []*unit {
 	return parts
 }
 
+// closed is the device when an error keeps everything else from being asked.
+func (d Device) closed(err error) Device {
+	d.Lost, d.Unknown = loss(err), Unknown{err.Error(), err.Error(), err.Error()}
+	if d.Note != err.Error() {
+		d.Note = join(d.Note, err.Error())
+	}
+	d.ComputeMode = ""
+	return d
+}
+
 // identify reads what does not change about a device. What a device does not support stays empty; other failures are noted.
 func (s *nvmlSource) identify(u *unit) {
 	d, h := &u.device, u.handle
@@ -51,40 +68,56 @@ func (s *nvmlSource) identify(u *unit) {
 		text    string
 		ask     func() nvml.Return
 		symbols []string
+		why     *string // where the reason is kept if there is no answer
 	}{
-		{"read its UUID", func() (ret nvml.Return) { d.UUID, ret = h.GetUUID(); return ret }, []string{"nvmlDeviceGetUUID"}},
-		{"read its name", func() (ret nvml.Return) { d.Name, ret = h.GetName(); return ret }, []string{"nvmlDeviceGetName"}},
+		{"read its UUID", func() (ret nvml.Return) { d.UUID, ret = h.GetUUID(); return ret }, []string{"nvmlDeviceGetUUID"}, nil},
+		{"read its name", func() (ret nvml.Return) { d.Name, ret = h.GetName(); return ret }, []string{"nvmlDeviceGetName"}, nil},
 		{"read its PCI address", func() nvml.Return {
 			pci, ret := h.GetPciInfo()
 			d.PCIBusID = cString(pci.BusId[:])
 			return ret
-		}, []string{"nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2"}},
+		}, []string{"nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2"}, nil},
 		{"read its compute capability", func() nvml.Return {
 			major, minor, ret := h.GetCudaComputeCapability()
 			if ret == nvml.SUCCESS {
 				d.ComputeCapability = fmt.Sprintf("%d.%d", major, minor)
 			}
 			return ret
-		}, []string{"nvmlDeviceGetCudaComputeCapability"}},
+		}, []string{"nvmlDeviceGetCudaComputeCapability"}, nil},
 		{"read its compute mode", func() nvml.Return {
 			mode, ret := h.GetComputeMode()
 			if ret == nvml.SUCCESS {
 				d.ComputeMode = computeModes()[mode]
+				if d.ComputeMode == "" {
+					d.Unknown.ComputeMode = fmt.Sprintf("its compute mode is %d, which oomguard does not know", mode)
+				}
 			}
 			return ret
-		}, []string{"nvmlDeviceGetComputeMode"}},
+		}, []string{"nvmlDeviceGetComputeMode"}, &d.Unknown.ComputeMode},
 	}
 	for _, q := range questions {
-		if ret := s.call(q.ask, q.symbols...); ret != nvml.SUCCESS && ret != nvml.ERROR_NOT_SUPPORTED {
-			d.Note = join(d.Note, describe(q.text, ret).Error())
+		ret := s.call(q.ask, q.symbols...)
+		if ret == nvml.SUCCESS {
+			continue
+		}
+		err := describe(q.text, ret)
+		d.Lost = cmp.Or(d.Lost, loss(err))
+		if q.why != nil {
+			*q.why = err.Error()
+		}
+		if ret != nvml.ERROR_NOT_SUPPORTED {
+			d.Note = join(d.Note, err.Error())
 		}
 	}
 	d.Unified = sharesHostMemory(d.Name)
 }
 
-func (s *nvmlSource) inMIGMode(h nvml.Device) bool {
+func (s *nvmlSource) inMIGMode(u *unit) bool {
 	var mode int
-	ret := s.call(func() (ret nvml.Return) { mode, _, ret = h.GetMigMode(); return ret }, "nvmlDeviceGetMigMode")
+	ret := s.call(func() (ret nvml.Return) { mode, _, ret = u.handle.GetMigMode(); return ret }, "nvmlDeviceGetMigMode")
+	if lost := loss(describe("read its MIG mode", ret)); lost != "" {
+		u.device.Lost = lost
+	}
 	return ret == nvml.SUCCESS && mode == nvml.DEVICE_MIG_ENABLE
 }
 
@@ -111,8 +144,8 @@ func (s *nvmlSource) migDevices(parent *unit) []*unit {
 	return parts
 }
 
-// read gives the device as it is now.
-func (s *nvmlSource) read(u *unit) Device {
+// read gives the device as it is now, with the processes on it if they are asked for.
+func (s *nvmlSource) read(u *unit, processes bool) Device {
 	d := u.device
 	if u.handle == nil {
 		return d
@@ -120,10 +153,16 @@ func (s *nvmlSource) read(u *unit) Device {
 	if err := s.readMemory(u.handle, &d); err != nil {
 		d.MemoryKnown = false
 		d.TotalBytes, d.FreeBytes, d.UsedBytes, d.ReservedBytes = 0, 0, 0, 0
+		d.Unknown.Memory, d.Lost = err.Error(), loss(err)
+		d.Unknown.Processes = "not asked, as its memory could not be read: " + err.Error()
 		d.Note = join(d.Note, err.Error())
 		return d // a device that does not tell its memory is not asked for the holders of it
 	}
-	s.readProcesses(u, &d)
+	if processes {
+		s.readProcesses(u, &d)
+	} else {
+		d.Unknown.Processes = "not asked"
+	}
 	return d
 }
 
@@ -152,7 +191,7 @@ func (s *nvmlSource) readMemory(h nvml.Device, d *Device) error {
 	case ret != nvml.SUCCESS:
 		return describe("read its memory", ret)
 	case total == 0 || total > math.MaxInt64 || max(free, used, reserved) > total:
-		return fmt.Errorf("read its memory: NVML gave figures that cannot be (total %d, free %d, used %d bytes): compare nvidia-smi", total, free, used)
+		return fmt.Errorf("read its memory: NVML gave figures that cannot be (total %d, free %d, used %d, reserved %d bytes): compare nvidia-smi", total, free, used, reserved)
 	}
 	d.TotalBytes, d.FreeBytes, d.UsedBytes, d.ReservedBytes = int64(total), int64(free), int64(used), int64(reserved)
 	d.MemoryKnown = true

@@ -14,6 +14,7 @@ type meaning struct {
 	found    string
 	remedy   string
 	noDriver bool
+	lost     bool // no program can use the device
 }
 
 // meanings explains the return codes of nvml.h (nvmlReturn_t) that were met in practice.
@@ -31,8 +32,8 @@ func meanings() map[nvml.Return]meaning {
 		nvml.ERROR_LIBRARY_NOT_FOUND:  {found: "NVIDIA's management library could not be loaded", remedy: "install the driver, or pass it into the container", noDriver: true},
 		nvml.ERROR_FUNCTION_NOT_FOUND: {found: "the driver's library does not have this function", remedy: "update the driver"},
 		nvml.ERROR_CORRUPTED_INFOROM:  {found: "the infoROM of the GPU is corrupted", remedy: "the card works but should be serviced"},
-		nvml.ERROR_GPU_IS_LOST:        {found: "the GPU has fallen off the bus or cannot be reached", remedy: "reset it or reboot, look for Xid 79 in dmesg, and have it serviced if it happens again"},
-		nvml.ERROR_RESET_REQUIRED:     {found: "the GPU must be reset before it can be used again", remedy: "stop its processes and run nvidia-smi --gpu-reset, or reboot"},
+		nvml.ERROR_GPU_IS_LOST:        {found: "the GPU has fallen off the bus or cannot be reached", remedy: "reset it or reboot, look for Xid 79 in dmesg, and have it serviced if it happens again", lost: true},
+		nvml.ERROR_RESET_REQUIRED:     {found: "the GPU must be reset before it can be used again", remedy: "stop its processes and run nvidia-smi --gpu-reset, or reboot", lost: true},
 		nvml.ERROR_OPERATING_SYSTEM:   {found: "the operating system blocked the GPU's device file", remedy: "in a container check that /dev/nvidia* may be opened (device cgroup) and start it again"},
 		nvml.ERROR_LIB_RM_VERSION_MISMATCH: {found: "the driver's library and the loaded kernel module have different versions, as after an update of the driver",
 			remedy: "reboot, or stop all GPU programs and reload the nvidia modules"},
@@ -56,8 +57,24 @@ func describe(question string, ret nvml.Return) error {
 	if m.remedy != "" {
 		text += ": " + m.remedy
 	}
-	if m.noDriver {
+	switch {
+	case m.noDriver:
 		return &noDriverError{text}
+	case m.lost:
+		return &lostError{text}
 	}
 	return errors.New(text)
+}
+
+// lostError says that a device cannot be used by any program.
+type lostError struct{ text string }
+
+func (e *lostError) Error() string { return e.text }
+
+// loss is the reason why an error says that a device is lost, "" if it does not.
+func loss(err error) string {
+	if lost := (*lostError)(nil); errors.As(err, &lost) {
+		return lost.text
+	}
+	return ""
 }

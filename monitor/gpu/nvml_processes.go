@@ -28,6 +28,8 @@ type processList struct {
 	processes []Process
 	known     bool
 	note      string
+	why       string // it is not known, when it is not
+	lost      string // as of Device
 	usedBytes int64 // of the device when the list was read
 	at        time.Time
 }
@@ -56,26 +58,28 @@ func (s *nvmlSource) readProcesses(u *unit, d *Device) {
 		u.listed.usedBytes, u.listed.at = d.UsedBytes, now
 	}
 	d.Processes, d.ProcessesKnown = slices.Clone(u.listed.processes), u.listed.known
-	d.Note = join(d.Note, u.listed.note)
+	d.Unknown.Processes, d.Lost = u.listed.why, u.listed.lost
+	d.Note = join(d.Note, join(u.listed.note, u.listed.why))
 }
 
 func (s *nvmlSource) listProcesses(h nvml.Device, totalBytes int64) processList {
 	if s.hasWideProcessInfo() {
-		return processList{note: "list its processes: this driver (R530 to R535) gives them in a form that cannot be read safely: update the driver"}
+		return processList{why: "list its processes: this driver (R530 to R535) gives them in a form that cannot be read safely: update the driver"}
 	}
 	byPID := map[uint32]Process{}
 	for _, list := range processLists() {
 		var infos []nvml.ProcessInfo
 		ret := s.call(func() (ret nvml.Return) { infos, ret = list.ask(h); return ret }, list.symbol+"_v3", list.symbol+"_v2", list.symbol)
-		if ret != nvml.SUCCESS && list.required {
-			return processList{note: describe("list its processes", ret).Error()}
+		if ret != nvml.SUCCESS && (list.required || loss(describe("", ret)) != "") {
+			err := describe("list its processes", ret)
+			return processList{why: err.Error(), lost: loss(err)}
 		}
 		if ret != nvml.SUCCESS {
 			continue
 		}
 		for _, info := range infos {
 			if err := plausible(info, totalBytes); err != nil {
-				return processList{note: err.Error()}
+				return processList{why: err.Error()}
 			}
 			byPID[info.Pid] = merge(byPID[info.Pid], info)
 		}
