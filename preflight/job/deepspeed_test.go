@@ -169,7 +169,7 @@ func TestDeepSpeedOptimizer(t *testing.T) {
 }
 
 func TestDeepSpeedBadInput(t *testing.T) {
-	deep := strings.Repeat(`{"a":`, 200) + "1" + strings.Repeat("}", 200)
+	deep := strings.Repeat(`{"a":`, 1200) + "1" + strings.Repeat("}", 1200)
 	tests := []struct {
 		name, ds string
 		want     []string
@@ -180,11 +180,10 @@ func TestDeepSpeedBadInput(t *testing.T) {
 		{"trailing garbage", "{}\n}", []string{"ds.json:2:1:", "broken JSON"}},
 		{"cut off", `{"zero_optimization": {`, []string{"ds.json:1:23:", "unexpected end"}},
 		{"empty", "", []string{"ds.json:1:1:", "unexpected end"}},
-		{"duplicate", "{\"bf16\": {},\n\"bf16\": {}}", []string{"ds.json:2:", `key "bf16" was given before in line 1`}},
 		{"no object", "[1]", []string{"ds.json:1:", "a list", "need an object"}},
 		{"not UTF-8", "{\"a\": \"\xff\"}", []string{"ds.json:1:8:", "UTF-8"}},
 		{"byte order mark", "\xef\xbb\xbf{}", []string{"byte order mark"}},
-		{"too deep", deep, []string{"ds.json:1:", "nested more than 100 levels"}},
+		{"too deep", deep, []string{"ds.json:1:", "nested more than 1000 levels"}},
 		{"bad stage", "{\"zero_optimization\":\n{\"stage\": 4}}", []string{"ds.json:2:", `stage is "4"`, "0 to 3"}},
 		{"bad size", `{"zero_optimization": {"reduce_bucket_size": 1.5}}`, []string{`reduce_bucket_size is "1.5"`, "whole number"}},
 		{"bad device", `{"zero_optimization": {"offload_optimizer": {"device": "disk"}}}`, []string{`"disk"`, "none, cpu or nvme"}},

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/hashicorp/go-multierror"
+
+	"oomguard/preflight/pyjson"
 )
 
 // Bounds on what a config may ask for. No real model comes near; they keep every product of sizes inside an int64.
@@ -150,6 +152,10 @@ func (c *config) integer(name string, text json.RawMessage, low, high int64) int
 		c.reject(name, "%s is %s (%s), want a whole number", name, clip(text), k)
 		return low
 	}
+	if pyjson.IsNumber(string(text)) {
+		c.reject(name, "%s is %s, want a whole number", name, text)
+		return low
+	}
 	if err := json.Unmarshal(text, &number); err != nil {
 		c.reject(name, "%s: %w", name, err)
 		return low
@@ -205,8 +211,8 @@ func (c *config) probability(absent float64, names ...string) float64 {
 	if text == nil {
 		return absent
 	}
-	var value float64
-	if json.Unmarshal(text, &value) != nil || value < 0 || value > 1 {
+	value, err := floatOf(text)
+	if err != nil || value < 0 || value > 1 {
 		c.reject(name, "%s is %s, want a probability from 0 to 1", name, clip(text))
 		return 0
 	}
@@ -219,12 +225,29 @@ func (c *config) positive(name string, absent bool) bool {
 	if !ok {
 		return absent
 	}
-	var value *float64
-	if json.Unmarshal(m.text, &value) != nil {
+	if string(m.text) == "null" {
+		return false
+	}
+	value, err := floatOf(m.text)
+	if err != nil {
 		c.reject(name, "%s is %s, want a number or null", name, clip(m.text))
 	}
-	return value != nil && *value > 0
+	return value > 0
 }
+
+// floatOf reads a number as Python does: one may be infinite or none.
+func floatOf(text json.RawMessage) (float64, error) {
+	if kind(text) != "a number" {
+		return 0, errNotNumber
+	}
+	value, err := strconv.ParseFloat(string(text), 64)
+	if math.IsInf(value, 0) { // 1e999
+		err = nil
+	}
+	return value, err
+}
+
+var errNotNumber = errors.New("not a number")
 
 // isNull tells a key that is null from one that is absent: some classes treat the two differently.
 func (c *config) isNull(name string) bool {

@@ -5,21 +5,23 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"unicode/utf8"
+
+	"oomguard/preflight/pyjson"
 )
 
 // object is a JSON object whose members remember where they stand in the file.
 type object struct {
 	source  string
-	file    []byte // the whole file, for positions
+	file    []byte      // the whole file, for positions
+	strict  pyjson.Text // the same for Go's decoder
 	members map[string]member
 }
 
-// member is one value of an object: its JSON text and the offset of its key in the file.
+// member is one value of an object: its JSON text, and the offsets of its key and of itself in the file.
 type member struct {
-	text   json.RawMessage
-	offset int
+	text          json.RawMessage
+	offset, start int
 }
 
 // parseObject reads the whole of data as one JSON object. Every error names source, the place and what to do.
@@ -35,16 +37,17 @@ func parseObject(data []byte, source string) (*object, error) {
 		return nil, fmt.Errorf("%s: byte 0x%02x is not UTF-8: save the file as UTF-8, or fetch it again if it is not text",
 			o.place(at), data[at])
 	}
-	var whole json.RawMessage
-	if err := json.Unmarshal(data, &whole); err != nil {
-		at := len(data) // of a file that is cut off
-		if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) && !strings.Contains(err.Error(), "unexpected end") {
-			at = max(int(syntax.Offset)-1, 0) // Offset counts the offending byte
+	text, err := pyjson.Read(data)
+	if err != nil {
+		at := 0
+		if broken := (*pyjson.Error)(nil); errors.As(err, &broken) {
+			at = broken.Offset
 		}
 		return nil, fmt.Errorf("%s: broken JSON: %w: correct the file, or copy config.json again from the model it belongs to",
 			o.place(at), err)
 	}
-	if err := o.read(data, 0); err != nil {
+	o.strict = text
+	if err := o.read(0, len(data)); err != nil {
 		return nil, err
 	}
 	return o, nil
@@ -56,35 +59,36 @@ func (o *object) nested(key string) (*object, error) {
 	if !ok || string(m.text) == "null" {
 		return nil, nil
 	}
-	inner := &object{source: o.source, file: o.file}
-	start := m.offset + bytes.Index(o.file[m.offset:], m.text)
-	if err := inner.read(m.text, start); err != nil {
+	inner := &object{source: o.source, file: o.file, strict: o.strict}
+	if err := inner.read(m.start, m.start+len(m.text)); err != nil {
 		return nil, err
 	}
 	return inner, nil
 }
 
-// read fills the members from text, well-formed JSON that begins at offset base of the file.
-func (o *object) read(text []byte, base int) error {
-	decoder := json.NewDecoder(bytes.NewReader(text))
+// read fills the members from the well-formed JSON between two offsets of the file. Of equal keys the last one counts, as in Python.
+func (o *object) read(from, to int) error {
+	decoder := json.NewDecoder(bytes.NewReader(o.strict.Strict[from:to]))
 	if start, err := decoder.Token(); err != nil || start != json.Delim('{') {
-		return fmt.Errorf("%s: found %s, want a JSON object {...}", o.place(base), kind(bytes.TrimSpace(text)))
+		return fmt.Errorf("%s: found %s, want a JSON object {...}", o.place(from), kind(bytes.TrimSpace(o.file[from:to])))
 	}
 	o.members = map[string]member{}
 	for decoder.More() {
 		token, err := decoder.Token()
 		if err != nil {
-			return fmt.Errorf("%s: %w", o.place(base+int(decoder.InputOffset())), err)
+			return fmt.Errorf("%s: %w", o.place(from+int(decoder.InputOffset())), err)
 		}
 		key, _ := token.(string) // a key always is: the text is well-formed
-		end := base + int(decoder.InputOffset())
+		end := from + int(decoder.InputOffset())
 		m := member{offset: bytes.LastIndexByte(o.file[:end-1], '"')}
-		if err := decoder.Decode(&m.text); err != nil {
+		var text json.RawMessage
+		if err := decoder.Decode(&text); err != nil {
 			return fmt.Errorf("%s: %w", o.place(end), err)
 		}
-		if earlier, twice := o.members[key]; twice && !sameJSON(earlier.text, m.text) {
-			return fmt.Errorf("%s: key %q is here for the second time with another value (first at %s): delete the wrong one",
-				o.place(m.offset), key, o.place(earlier.offset))
+		m.start = from + int(decoder.InputOffset()) - len(text)
+		m.text = o.file[m.start : m.start+len(text)]
+		if number := o.strict.Number(m.start); number != "" {
+			m.text = json.RawMessage(number)
 		}
 		o.members[key] = m
 	}
@@ -112,11 +116,6 @@ func firstInvalid(data []byte) int {
 		at += size
 	}
 	return -1
-}
-
-func sameJSON(a, b json.RawMessage) bool {
-	var left, right bytes.Buffer
-	return json.Compact(&left, a) == nil && json.Compact(&right, b) == nil && bytes.Equal(left.Bytes(), right.Bytes())
 }
 
 // kind names the type of a JSON value for people.

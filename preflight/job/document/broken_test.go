@@ -70,7 +70,6 @@ func TestProblems(t *testing.T) {
 		text, want string
 		parse      parser
 	}{
-		{"a: 1\nb: 2\na: 3\n", `f:3: key "a" was given before in line 1`, YAML},
 		{"a: 1\n---\nb: 2\n", "a second document starts", YAML},
 		{"a: !!python/tuple 1\n", "f:1: tag", YAML},
 		{"? [a]\n: 1\n", "a key is a list", YAML},

@@ -6,41 +6,41 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"oomguard/preflight/pyjson"
 )
 
-// JSON reads one strict JSON document, as Python's json module accepts it. Duplicate keys do not stop it (the last one
-// wins, as in Python); they are returned as problems beside the document.
+// JSON reads one JSON document as Python's json module does: see pyjson. There are no problems beside the document.
 func JSON(data []byte, shown string) (doc *Node, problems []error, err error) {
 	if bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) {
 		return nil, nil, fmt.Errorf("%s: starts with a byte order mark, which Python's json refuses; save it without one", shown)
 	}
-	var whole json.RawMessage
-	if err := json.Unmarshal(data, &whole); err != nil {
+	text, err := pyjson.Read(data)
+	if err != nil {
 		return nil, nil, syntaxError(data, shown, err)
 	}
-	p := &jsonParser{data: data, shown: shown, tokens: json.NewDecoder(bytes.NewReader(data)), line: 1}
+	p := &jsonParser{data: data, text: text, shown: shown, tokens: json.NewDecoder(bytes.NewReader(text.Strict)), line: 1}
 	p.tokens.UseNumber()
 	doc, err = p.parse("", 0)
-	return doc, p.problems, err
+	return doc, nil, err
 }
 
 func syntaxError(data []byte, shown string, err error) error {
-	var syntax *json.SyntaxError
+	var syntax *pyjson.Error
 	if !errors.As(err, &syntax) {
 		return fmt.Errorf("%s: read JSON: %w", shown, err)
 	}
-	// The offset counts the offending byte as read.
-	line, column := position(data, max(0, int(syntax.Offset)-1))
+	line, column := position(data, min(syntax.Offset, max(0, len(data)-1)))
 	return fmt.Errorf("%s:%d:%d: broken JSON: %w; correct it there (strict JSON has no comments and no trailing commas)", shown, line, column, err)
 }
 
 type jsonParser struct {
-	data     []byte
-	shown    string
-	tokens   *json.Decoder
-	line     int // of offset seen
-	seen     int
-	problems []error
+	data   []byte
+	text   pyjson.Text
+	shown  string
+	tokens *json.Decoder
+	line   int // of offset seen
+	seen   int
 }
 
 // lineHere counts the lines up to the decoder's position; it moves forward only, so a document is counted once.
@@ -61,8 +61,13 @@ func (p *jsonParser) parse(path string, depth int) (*Node, error) {
 	if !nested {
 		return n, nil
 	}
-	if depth == maxDepth {
-		return nil, fmt.Errorf("%s:%d: is nested more than %d levels deep; check that it is the right file", p.shown, n.Line, maxDepth)
+	if number := p.text.Number(int(p.tokens.InputOffset()) - 1); number != "" {
+		n.Value, n.Raw = number, number
+		_, err = p.tokens.Token() // of the empty list in its place
+		return n, err
+	}
+	if depth == pyjson.MaxDepth {
+		return nil, fmt.Errorf("%s:%d: is nested more than %d levels deep, which Python refuses; check that it is the right file", p.shown, n.Line, pyjson.MaxDepth)
 	}
 	if delim == '{' {
 		n.Value, err = p.object(path, depth)
@@ -96,15 +101,11 @@ func (p *jsonParser) object(path string, depth int) (map[string]*Node, error) {
 			return nil, fmt.Errorf("%s: read JSON: %w", p.shown, err)
 		}
 		key, _ := token.(string) // the decoder has checked that keys are strings
-		keyLine := p.lineHere()
 		field, err := p.parse(strings.TrimPrefix(path+"."+key, "."), depth+1)
 		if err != nil {
 			return nil, err
 		}
-		if before := fields[key]; before != nil {
-			p.problems = append(p.problems, fmt.Errorf("%s:%d: key %q was given before in line %d; keep one of them", p.shown, keyLine, key, before.Line))
-		}
-		fields[key] = field
+		fields[key] = field // of equal keys the last one counts
 	}
 	return fields, nil
 }

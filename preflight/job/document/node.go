@@ -20,7 +20,7 @@ type Node struct {
 	Line  int
 	// Source is where the value came from when no line of a file gave it: "command line a.b=3". "" otherwise.
 	Source string
-	// Raw is a scalar as it was written; "" for JSON. It tells YAML's unquoted NO, which is a boolean, from false.
+	// Raw is a scalar as it was written; "" for JSON, but for the numbers that strict JSON lacks. It tells YAML's unquoted NO, which is a boolean, from false.
 	Raw string
 }
 
@@ -80,12 +80,23 @@ func (n *Node) Integer() (int64, error) {
 
 // Float accepts any number.
 func (n *Node) Float() (float64, error) {
-	if number, ok := n.Value.(json.Number); ok {
-		if f, err := number.Float64(); err == nil {
+	switch v := n.Value.(type) {
+	case json.Number:
+		if f, err := v.Float64(); err == nil || math.IsInf(f, 0) { // 1e999 is infinite in Python too
+			return f, nil
+		}
+	case string:
+		if f, ok := notFinite(v); ok && n.Raw == v { // written without quotes
 			return f, nil
 		}
 	}
 	return 0, n.Wrong("a number")
+}
+
+// notFinite reads the infinities and not-a-number in the spellings of JSON as Python reads it, YAML and TOML.
+func notFinite(word string) (float64, bool) {
+	f, err := strconv.ParseFloat(strings.TrimPrefix(strings.Replace(strings.ToLower(word), ".", "", 1), "+"), 64)
+	return f, err == nil && (math.IsInf(f, 0) || math.IsNaN(f))
 }
 
 // Boolean accepts true, false and their spellings as words, which HF's fsdp_config uses.

@@ -20,7 +20,7 @@ const maxYAMLNodes = 1 << 17
 
 // YAML reads one YAML document with the habits of PyYAML, which the frameworks read it with: yes, no, on and off are booleans,
 // anchors are written out and << merges them, the last of duplicate keys wins. Different from PyYAML, 2e-5 is a number, as it was
-// meant, and of several documents the first is read; that and duplicate keys are problems.
+// meant, and of several documents the first is read; that is a problem.
 func YAML(data []byte, shown string) (doc *Node, problems []error, err error) {
 	// The library panics on some broken documents that it should refuse.
 	defer func() {
@@ -144,10 +144,7 @@ func (p *yamlParser) mapping(n *yaml.Node, path string, depth int) (map[string]*
 		if err != nil {
 			return nil, err
 		}
-		if before := fields[key.Value]; before != nil {
-			p.problem(key, "key %q was given before in line %d; keep one of them", key.Value, before.Line)
-		}
-		fields[key.Value] = field
+		fields[key.Value] = field // of equal keys the last one counts
 	}
 	for _, m := range merged {
 		if err := p.merge(fields, m, path, depth); err != nil {
