@@ -96,7 +96,7 @@ func (n *Node) Float() (float64, error) {
 // notFinite reads the infinities and not-a-number in the spellings of JSON as Python reads it, YAML and TOML.
 func notFinite(word string) (float64, bool) {
 	f, err := strconv.ParseFloat(strings.TrimPrefix(strings.Replace(strings.ToLower(word), ".", "", 1), "+"), 64)
-	return f, err == nil && (math.IsInf(f, 0) || math.IsNaN(f))
+	return f, math.IsInf(f, 0) || err == nil && math.IsNaN(f) // too large a number is an error and infinite
 }
 
 // Boolean accepts true, false and their spellings as words, which HF's fsdp_config uses.

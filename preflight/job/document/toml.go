@@ -14,7 +14,7 @@ import (
 func TOML(data []byte, shown string) (doc *Node, problems []error, err error) {
 	// The syntax tree does not know which keys may be repeated; the decoder does.
 	var whole map[string]any
-	if err := toml.Unmarshal(data, &whole); err != nil {
+	if err := toml.Unmarshal(data, &whole); err != nil && !tooLarge(err) {
 		return nil, nil, tomlError(shown, err)
 	}
 	p := &tomlParser{data: data, shown: shown, line: 1}
@@ -39,6 +39,11 @@ func TOML(data []byte, shown string) (doc *Node, problems []error, err error) {
 		return nil, nil, tomlError(shown, err)
 	}
 	return doc, nil, nil
+}
+
+// tooLarge tells a number beyond Go's types, which Python reads.
+func tooLarge(err error) bool {
+	return strings.Contains(err.Error(), "too large to fit") || strings.Contains(err.Error(), "value out of range")
 }
 
 func tomlError(shown string, err error) error {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,9 +29,13 @@ func YAML(data []byte, shown string) (doc *Node, problems []error, err error) {
 			doc, err = nil, fmt.Errorf("%s: broken YAML: %v; correct the file", shown, cause)
 		}
 	}()
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	decoder := yaml.NewDecoder(bytes.NewReader(withoutDirectives(data)))
 	var root yaml.Node
-	if err := decoder.Decode(&root); errors.Is(err, io.EOF) {
+	err = decoder.Decode(&root)
+	if escaped := bytes.Contains(data, []byte(`\/`)); err != nil && escaped && strings.Contains(err.Error(), "unknown escape character") {
+		return YAML(bytes.ReplaceAll(data, []byte(`\/`), []byte("/")), shown) // as JSON may write it, and PyYAML reads it
+	}
+	if errors.Is(err, io.EOF) {
 		return &Node{File: shown, Line: 1}, nil, nil
 	} else if err != nil {
 		return nil, nil, yamlError(shown, err)
@@ -46,6 +51,32 @@ func YAML(data []byte, shown string) (doc *Node, problems []error, err error) {
 		return nil, nil, yamlError(shown, err)
 	}
 	return doc, p.problems, nil
+}
+
+// withoutDirectives makes a comment of a directive such as the one that names the version of YAML: PyYAML reads all versions alike and passes over
+// what it does not know, the library does not. The directive for tags means the same to both.
+func withoutDirectives(data []byte) []byte {
+	data = bytes.Clone(data)
+	for at := 0; at < len(data); {
+		line := data[at:]
+		switch {
+		case bytes.HasPrefix(line, []byte("%")) && !bytes.HasPrefix(line, []byte("%TAG")):
+			data[at] = '#'
+		case bytes.HasPrefix(line, []byte("%")):
+		case !bytes.HasPrefix(line, []byte("#")) && len(bytes.TrimSpace(firstLine(line))) > 0:
+			return data
+		}
+		at += len(firstLine(line))
+	}
+	return data
+}
+
+// firstLine is the text up to its first newline, with it.
+func firstLine(text []byte) []byte {
+	if i := bytes.IndexByte(text, '\n'); i >= 0 {
+		return text[:i+1]
+	}
+	return text
 }
 
 // yamlPlace is how the library names the line of an error.
@@ -100,6 +131,9 @@ func (p *yamlParser) convert(n *yaml.Node, path string, depth int) (*Node, error
 		out.Value = p.scalar(n)
 		return out, nil
 	default: // what has values inside
+	}
+	if tag := n.ShortTag(); n.Style&yaml.TaggedStyle != 0 && !slices.Contains([]string{"!!seq", "!!map", "!!set", "!!omap", "!!pairs"}, tag) {
+		p.problem(n, "tag %s is not read, and yaml.safe_load refuses it", tag)
 	}
 	p.open[n] = true
 	defer delete(p.open, n)
@@ -191,6 +225,12 @@ func (p *yamlParser) scalar(n *yaml.Node) any {
 		if b, ok := yaml11Bool(n.Value); ok {
 			return b
 		}
+		if number, ok := sexagesimal(n.Value); ok {
+			return number
+		}
+		if yamlText.MatchString(n.Value) {
+			return n.Value
+		}
 	}
 	switch tag := n.ShortTag(); tag {
 	case "!!null":
@@ -219,6 +259,31 @@ func yaml11Bool(word string) (value, ok bool) {
 		return false, true
 	}
 	return false, false
+}
+
+// sexagesimals are the numbers of YAML 1.1 to the base of 60, of which 1:30 is 90; yamlText looks like a number and is none to PyYAML.
+var (
+	sexagesimals = regexp.MustCompile(`^[-+]?(?:[1-9][0-9_]*(?::[0-5]?[0-9])+|[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*)$`)
+	yamlText     = regexp.MustCompile(`^[-+]?0(?:[0-9_]*[89][0-9_]*|[oO].*)$`)
+)
+
+func sexagesimal(word string) (json.Number, bool) {
+	if !sexagesimals.MatchString(word) {
+		return "", false
+	}
+	digits := strings.ReplaceAll(strings.TrimLeft(word, "+-"), "_", "")
+	sum := 0.0
+	for part := range strings.SplitSeq(digits, ":") {
+		f, err := strconv.ParseFloat(part, 64)
+		if err != nil {
+			return "", false
+		}
+		sum = 60*sum + f
+	}
+	if strings.HasPrefix(word, "-") {
+		sum = -sum
+	}
+	return json.Number(strconv.FormatFloat(sum, 'g', -1, 64)), true
 }
 
 // number brings the spellings of YAML and TOML (1_000, +1, 0x10, 0o17, .5, 5.) into that of JSON. Infinities and not-a-number have none
