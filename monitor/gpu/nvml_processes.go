@@ -30,7 +30,7 @@ type processList struct {
 	note      string
 	why       string // it is not known, when it is not
 	lost      string // as of Device
-	usedBytes int64 // of the device when the list was read
+	usedBytes int64  // of the device when the list was read
 	at        time.Time
 }
 

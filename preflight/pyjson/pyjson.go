@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 )
 
 // A Text is a JSON text of which encoding/json can read every part.
@@ -87,11 +88,4 @@ func validate(text []byte) error {
 func (t Text) Number(offset int) string { return t.odd[offset] }
 
 // IsNumber tells whether a value's text is one of the numbers that strict JSON lacks.
-func IsNumber(text string) bool {
-	for _, n := range numbers {
-		if text == n {
-			return true
-		}
-	}
-	return false
-}
+func IsNumber(text string) bool { return slices.Contains(numbers, text) }
