@@ -1,6 +1,9 @@
 package preflight
 
-import "oomguard/checklists"
+import (
+	"oomguard/checklists"
+	"oomguard/preflight/job"
+)
 
 func scriptFound() check {
 	return check{
@@ -19,6 +22,8 @@ func judgeScriptFound(f Facts, _ checklists.Params) checklists.Verdict {
 		return skipped("the command names no script file", "nothing to do for a module (-m) or a program; Python finds it at the start")
 	case s.Err == nil:
 		return passed(s.Path)
+	case f.elsewhere() || f.Job != nil && f.Job.Place == job.Elsewhere:
+		return skipped(s.Name+" is not on this machine: "+s.Err.Error(), "nothing to do if it is where the job runs")
 	case f.Mode == ModeCheck:
 		return warned(s.Name+" is not here: "+s.Err.Error(), "correct the path, or run this where the script is")
 	}

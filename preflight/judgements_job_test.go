@@ -6,6 +6,7 @@ import (
 
 	"oomguard/checklists"
 	"oomguard/preflight/estimate"
+	"oomguard/preflight/job"
 	"oomguard/preflight/model"
 )
 
@@ -110,7 +111,12 @@ func jobJudgements() []judgement {
 		{"remedy-tried-small", "no job", noJob, skip, nil},
 
 		{"job-consistent", "contradiction", func(f *Facts) { f.Job.WillFail = set("batch 7 is not 2 x 2 x 2") }, fail, []string{"batch 7"}},
-		{"job-consistent", "unreadable", func(f *Facts) { f.Job.Problems = []error{errors.New("ds.json:3: bad"), errors.New("x.yaml: bad")} }, fail,
+		{"job-consistent", "not read", func(f *Facts) { f.Job.Unreadable = []error{errors.New("$BS is not known")} }, warn, []string{"not read: $BS is not known"}},
+		{"job-consistent", "not here", func(f *Facts) { f.Job.Absent = []error{errors.New("model ./m: no such folder")} }, skip, []string{"not on this machine: model ./m"}},
+		{"job-consistent", "both, and a contradiction", func(f *Facts) {
+			f.Job.Absent, f.Job.Unreadable, f.Job.Problems = []error{errors.New("a")}, []error{errors.New("b")}, []error{errors.New("ds.json:3: bad")}
+		}, fail, []string{"ds.json:3: bad"}},
+		{"job-consistent", "refused", func(f *Facts) { f.Job.Problems = []error{errors.New("ds.json:3: bad"), errors.New("x.yaml: bad")} }, fail,
 			[]string{"ds.json:3: bad; x.yaml: bad", "oomguard explain"}},
 		{"job-consistent", "a contradiction said once", func(f *Facts) {
 			f.Job.WillFail = set("ds.json:3: bad")
@@ -133,6 +139,11 @@ func jobJudgements() []judgement {
 		{"weights-complete", "hub name", func(f *Facts) { f.Weights = Weights{} }, skip, []string{"--model DIR"}},
 		{"script-found", "missing", func(f *Facts) { f.Script.Err = errors.New("no such file") }, fail, []string{"train.py", "no such file"}},
 		{"script-found", "missing at a gate", func(f *Facts) { f.Script.Err = errors.New("no such file"); f.Mode = ModeCheck }, warn, nil},
+		{"script-found", "missing, and another machine", func(f *Facts) {
+			f.Script.Err = errors.New("no such file")
+			f.Mode, f.Declared = ModeCheck, "flag --gpu"
+		}, skip, []string{"not on this machine"}},
+		{"script-found", "missing, and a container", func(f *Facts) { f.Script.Err, f.Job.Place = errors.New("no such file"), job.Elsewhere }, skip, nil},
 		{"script-found", "module", func(f *Facts) { f.Script = Lookup{} }, skip, []string{"-m"}},
 
 		{"interpreter-found", "both", func(*Facts) {}, pass, []string{"/venv/bin/python with torch 2.6.0"}},

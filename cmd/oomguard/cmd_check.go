@@ -113,7 +113,8 @@ func explainAction(ctx context.Context, env environment, c *cli.Context) error {
 	}
 	j := p.job
 	doc := report.Explain{
-		Schema: explainSchema, Command: monitor.NewScrubber(env.environ, j.Argv).Args(j.Argv), Job: j, Versions: j.Versions, Problems: problems(j),
+		Schema: explainSchema, Command: monitor.NewScrubber(env.environ, j.Argv).Args(j.Argv), Job: j, Versions: j.Versions, Problems: texts(j.Problems),
+		Unreadable: texts(slices.Concat(j.Unreadable, j.Absent)),
 	}
 	if h := p.hardware; h.Kind != "" {
 		doc.Hardware = &estimate.GPUSize{Name: h.Name, Kind: h.Kind, Count: h.Count, TotalBytes: h.TotalBytes, Origin: h.Origin}

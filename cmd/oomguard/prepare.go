@@ -68,7 +68,7 @@ func prepare(ctx context.Context, env environment, c *cli.Context, q question) (
 	}
 	p.job = job.Read(job.Sources{
 		Argv: q.argv, Flags: givenJobFlags(c), Getenv: env.getenv, Dir: env.dir, FetchModel: fetch,
-		GPUs: p.gpuCount(declared), CPUs: runtime.NumCPU(),
+		GPUs: p.gpuCount(declared), CPUs: runtime.NumCPU(), Place: place(q, declared),
 	})
 	p.faults = append(p.faults, p.job.Faults...)
 	switch {
@@ -92,6 +92,17 @@ func (p *prepared) part(name string, do func()) {
 	if fault := fence.Do(name, do); fault != nil {
 		p.faults = append(p.faults, fault)
 	}
+}
+
+// place is where the command will run: here right afterwards, or elsewhere when the hardware was declared. Otherwise nobody said.
+func place(q question, declared *estimate.Hardware) job.Place {
+	switch {
+	case q.here:
+		return job.Here
+	case declared != nil:
+		return job.Elsewhere
+	}
+	return job.Unsaid
 }
 
 // modelFetcher asks the hub for models that are not on this machine; nil without --online.
@@ -345,16 +356,17 @@ func runRoot(env environment, c *cli.Context) string {
 	return root
 }
 
-// problems are the job's unreadable inputs as texts.
-func problems(j *job.Job) []string {
+// texts are errors as they are written.
+func texts(list []error) []string {
 	out := []string{}
-	for _, err := range j.Problems {
+	for _, err := range list {
 		out = append(out, err.Error())
 	}
 	return out
 }
 
-// firstProblem is an error for commands that answer nothing when an input cannot be read.
+// firstProblem is an error for commands that answer nothing when the job would end at its start. What could not be read leaves settings
+// unknown, and the answer says so.
 func firstProblem(j *job.Job) error {
 	if len(j.Problems) == 0 {
 		return nil

@@ -16,6 +16,8 @@ type Explain struct {
 	// Hardware is what the job is judged for; null: not known.
 	Hardware *estimate.GPUSize `json:"hardware"`
 	Problems []string          `json:"problems"`
+	// Unreadable is what could not be read, or is not on this machine.
+	Unreadable []string `json:"unreadable"`
 }
 
 // Page lists the settings in the order of the job.
@@ -43,15 +45,22 @@ func (d Explain) Page(u Units) Page {
 		}
 		page = append(page, Heading("Taken for granted about the model"), items)
 	}
-	if len(d.Problems) > 0 {
-		items := make(List, len(d.Problems))
-		for i, p := range d.Problems {
-			items[i] = Paragraph{Text: p, Tone: Bad}
-		}
-		page = append(page, Heading("Problems"), items)
-	}
+	page = append(page, listed("Problems", d.Problems, Bad)...)
+	page = append(page, listed("Not read", d.Unreadable, Caution)...)
 	if w := d.Job.WillFail; w.Known && w.Value != "" {
 		page = append(page, Paragraph{Text: fmt.Sprintf("the run would die at start: %s", w.Value), Tone: Bad})
 	}
 	return page
+}
+
+// listed is a heading with its list, where there is something in it.
+func listed(heading string, texts []string, tone Tone) Page {
+	if len(texts) == 0 {
+		return nil
+	}
+	items := make(List, len(texts))
+	for i, text := range texts {
+		items[i] = Paragraph{Text: text, Tone: tone}
+	}
+	return Page{Heading(heading), items}
 }

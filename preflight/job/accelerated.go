@@ -88,14 +88,14 @@ func (r *reader) refuseFields(fields sourced) {
 // namedDeepSpeed reads the file, and puts in what the plugin puts in.
 func (r *reader) namedDeepSpeed(file sourced) (*document.Node, bool) {
 	doc, problems, err := r.deepspeedText(file.text)
-	r.job.Problems = append(r.job.Problems, problems...)
+	r.unread(problems...)
 	if err == nil {
 		if _, ok := doc.Value.(map[string]*document.Node); !ok {
 			err = doc.Wrong("an object with DeepSpeed's settings")
 		}
 	}
 	if err != nil {
-		r.problem(fmt.Errorf("DeepSpeed configuration (%s): %w", file.origin, err))
+		r.unusable(fmt.Errorf("DeepSpeed configuration (%s): %w", file.origin, err))
 		r.lostSharding("the DeepSpeed configuration could not be read")
 		return nil, false
 	}

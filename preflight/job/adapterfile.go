@@ -31,10 +31,10 @@ func (r *reader) readAdapterFolder(folder string) (base Setting[string]) {
 		}
 	}
 	for _, problem := range problems {
-		r.problem(problem)
+		r.unread(problem)
 	}
 	if err != nil {
-		r.problem(err)
+		r.unusable(err)
 		r.adapter.lost = shown + " could not be read"
 		r.job.ModelParams.Unknown(r.adapter.lost)
 		return base
@@ -82,7 +82,7 @@ func (r *reader) readAdapterConfig(doc *document.Node) {
 	r.adapterNumber(doc.Get("lora_alpha"), &p.alpha)
 	if n := doc.Get("lora_dropout"); n != nil {
 		if dropout, err := n.Float(); err != nil || dropout < 0 || dropout >= 1 {
-			r.problem(n.Wrong("a number from 0 up to 1"))
+			r.unread(n.Wrong("a number from 0 up to 1"))
 		} else {
 			p.dropout.Offer(dropout, n.Origin())
 		}
@@ -114,9 +114,9 @@ func (r *reader) adapterNumber(n *document.Node, set *Setting[int]) {
 	}
 	switch value, err := n.Integer(); {
 	case err != nil:
-		r.problem(err)
+		r.unread(err)
 	case value < 1 || value > 1<<30:
-		r.problem(n.Wrong("a whole number from 1"))
+		r.unread(n.Wrong("a whole number from 1"))
 	default:
 		set.Offer(int(value), n.Origin())
 	}

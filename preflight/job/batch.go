@@ -69,7 +69,7 @@ func (r *reader) batchNumber(key string) (b *batchNumber, ok bool) {
 		err = n.Wrong("a whole number from 1")
 	}
 	if err != nil {
-		r.problem(err)
+		r.unread(err)
 		return b, false
 	}
 	b.value, b.given, b.origin = int(value), n, n.Origin()

@@ -44,7 +44,7 @@ func (c *configuration) number(fallback int, paths ...string) Setting[int] {
 func (c *configuration) size(fallback int, paths ...string) Setting[int] {
 	s := c.number(fallback, paths...)
 	if n := c.find(paths...); n != nil && s.Known && s.Value < 1 {
-		c.r.problem(n.Wrong("a whole number from 1"))
+		c.r.unread(n.Wrong("a whole number from 1"))
 		s = Setting[int]{Origin: n.Origin() + " is not a number from 1"}
 	}
 	return s
@@ -94,7 +94,7 @@ func read[T any](c *configuration, fallback T, paths []string, value func(*docum
 	}
 	v, err := value(n)
 	if err != nil {
-		c.r.problem(err)
+		c.r.unread(err)
 		return Setting[T]{Origin: fmt.Sprintf("%s could not be read in %s", n.Path, n.Origin())}
 	}
 	return Setting[T]{Value: v, Known: true, Origin: n.Origin()}
@@ -113,10 +113,10 @@ func (s *Setting[T]) take(other Setting[T]) {
 func (r *reader) loadDocument(file string) *document.Node {
 	doc, problems, err := r.loadFile(file)
 	for _, problem := range problems {
-		r.problem(problem)
+		r.unread(problem)
 	}
 	if err != nil {
-		r.problem(err)
+		r.unusable(err)
 		return nil
 	}
 	return doc

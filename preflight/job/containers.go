@@ -81,8 +81,11 @@ func peelDocker(r *reader, word string, args []string, inside func([]string)) {
 	inside(rest[1:])
 }
 
-// hide keeps the packages of this machine away from a command that runs in an image.
-func (r *reader) hide(word, image string) { r.hidden = "the image " + image + " of " + word }
+// hide keeps the packages of this machine away from a command that runs in an image, which may have files that are not here.
+func (r *reader) hide(word, image string) {
+	r.hidden = "the image " + image + " of " + word
+	r.src.Place = Elsewhere
+}
 
 // hostFolder is where a folder of the container lies on the host.
 func hostFolder(shared map[string]string, inside string) (string, bool) {

@@ -73,14 +73,14 @@ func (r *reader) readDeepSpeed() {
 		return
 	}
 	doc, problems, err := r.deepspeedDocument(a)
-	r.job.Problems = append(r.job.Problems, problems...)
+	r.unread(problems...)
 	if err == nil {
 		if _, ok := doc.Value.(map[string]*document.Node); !ok {
 			err = doc.Wrong("an object with DeepSpeed's settings")
 		}
 	}
 	if err != nil {
-		r.problem(fmt.Errorf("DeepSpeed configuration: %w", err))
+		r.unusable(fmt.Errorf("DeepSpeed configuration: %w", err))
 		r.lostSharding("the DeepSpeed configuration could not be read")
 		return
 	}
@@ -176,7 +176,7 @@ func (r *reader) readStage(d *deepspeedFile) {
 			err = n.Wrong("a stage from 0 to 3")
 		}
 		if err != nil {
-			r.problem(err)
+			r.unread(err)
 			r.job.Sharding.Unknown("the ZeRO stage could not be read")
 			return
 		}
@@ -206,7 +206,7 @@ func (r *reader) device(zero *document.Node, section, old string) string {
 		if err == nil {
 			return word
 		}
-		r.problem(err)
+		r.unread(err)
 	}
 	if n := zero.Get(old); n != nil && r.nodeBool(n, false) {
 		return "cpu"
@@ -220,7 +220,7 @@ func (r *reader) nodeBool(n *document.Node, fallback bool) bool {
 	}
 	value, err := n.Boolean()
 	if err != nil {
-		r.problem(err)
+		r.unread(err)
 		return fallback
 	}
 	return value
@@ -268,7 +268,7 @@ func (r *reader) readDeepSpeedOptimizer(d *deepspeedFile) {
 	}
 	kind, err := n.Text()
 	if err != nil {
-		r.problem(err)
+		r.unread(err)
 		return
 	}
 	name := strings.ToLower(kind)
@@ -322,7 +322,7 @@ func (r *reader) resolveDeepSpeed() {
 	out.ContiguousGradients = r.nodeBool(section.Get("contiguous_gradients"), true)
 	if n := section.Get("offload_optimizer", "ratio"); n != nil {
 		if ratio, err := n.Float(); err != nil {
-			r.problem(err)
+			r.unread(err)
 		} else {
 			out.OffloadOptimizerRatio = ratio
 		}
@@ -330,7 +330,7 @@ func (r *reader) resolveDeepSpeed() {
 	if n := d.doc.Get("data_types", "grad_accum_dtype"); n != nil && n.Value != nil {
 		word, err := n.Text()
 		if err != nil {
-			r.problem(err)
+			r.unread(err)
 		}
 		out.GradAccumDtype = dtypeName(word)
 	}
@@ -357,7 +357,7 @@ func (r *reader) size(n *document.Node, s deepspeedSize) int64 {
 		err = n.Wrong("a number of elements")
 	}
 	if err != nil {
-		r.problem(err)
+		r.unread(err)
 		return UnknownSize
 	}
 	return value

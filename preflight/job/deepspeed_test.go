@@ -1,6 +1,7 @@
 package job
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,8 +75,8 @@ func TestDeepSpeedResolved(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			j := readWith(t, tt.ds, tt.argv)
-			if len(j.Problems) > 0 || j.WillFail.Value != "" {
-				t.Fatalf("problems %v, will fail %q", j.Problems, j.WillFail.Value)
+			if len(told(j)) > 0 || j.WillFail.Value != "" {
+				t.Fatalf("problems %v, will fail %q", told(j), j.WillFail.Value)
 			}
 			if j.Sharding.Value != tt.sharding {
 				t.Errorf("sharding %q, want %q", j.Sharding.Value, tt.sharding)
@@ -108,12 +109,12 @@ func TestDeepSpeedContradictions(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			j := readWith(t, tt.ds, tt.argv)
-			if len(j.Problems) != 1 {
-				t.Fatalf("problems %v", j.Problems)
+			if len(told(j)) != 1 {
+				t.Fatalf("problems %v", told(j))
 			}
 			for _, want := range tt.want {
-				if !strings.Contains(j.Problems[0].Error(), want) || !strings.Contains(j.WillFail.Value, want) {
-					t.Errorf("%q not in problem %q or in will_fail %q", want, j.Problems[0], j.WillFail.Value)
+				if !strings.Contains(told(j)[0].Error(), want) || !strings.Contains(j.WillFail.Value, want) {
+					t.Errorf("%q not in problem %q or in will_fail %q", want, told(j)[0], j.WillFail.Value)
 				}
 			}
 		})
@@ -141,8 +142,8 @@ func TestDeepSpeedBatch(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.ds, func(t *testing.T) {
 			j := readWith(t, tt.ds, tt.argv)
-			if len(j.Problems) > 0 {
-				t.Errorf("problems %v", j.Problems)
+			if len(told(j)) > 0 {
+				t.Errorf("problems %v", told(j))
 			}
 			if j.MicroBatch.Or(0) != tt.micro || j.GradAccum.Or(0) != tt.accum || j.GlobalBatch.Or(0) != tt.global {
 				t.Errorf("micro %+v accum %+v global %+v, want %d %d %d", j.MicroBatch, j.GradAccum, j.GlobalBatch, tt.micro, tt.accum, tt.global)
@@ -162,8 +163,8 @@ func TestDeepSpeedOptimizer(t *testing.T) {
 	}
 	for _, tt := range tests {
 		j := readWith(t, tt.ds, trainer+"--optim adafactor")
-		if len(j.Problems) > 0 || j.Optimizer.Value != tt.want {
-			t.Errorf("%s: %+v %v, want %s", tt.ds, j.Optimizer, j.Problems, tt.want)
+		if len(told(j)) > 0 || j.Optimizer.Value != tt.want {
+			t.Errorf("%s: %+v %v, want %s", tt.ds, j.Optimizer, told(j), tt.want)
 		}
 	}
 }
@@ -193,12 +194,12 @@ func TestDeepSpeedBadInput(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			j := readWith(t, tt.ds, trainer)
-			if len(j.Problems) != 1 {
-				t.Fatalf("problems %v", j.Problems)
+			if len(told(j)) != 1 {
+				t.Fatalf("problems %v", told(j))
 			}
 			for _, want := range tt.want {
-				if !strings.Contains(j.Problems[0].Error(), want) {
-					t.Errorf("%q not in %q", want, j.Problems[0])
+				if !strings.Contains(told(j)[0].Error(), want) {
+					t.Errorf("%q not in %q", want, told(j)[0])
 				}
 			}
 		})
@@ -224,8 +225,8 @@ func TestUnreadableFiles(t *testing.T) {
 		"/dev/null": "not a regular file",
 	} {
 		j := Read(Sources{Argv: shellWords(strings.Replace(trainer, "ds.json", name, 1)), Dir: dir, LoadModel: loadNothing})
-		if len(j.Problems) != 2 || !strings.Contains(j.Problems[0].Error(), want) { // the second: ./model is missing
-			t.Errorf("%s: %v, want %q", name, j.Problems, want)
+		if len(told(j)) != 2 || !strings.Contains(fmt.Sprint(told(j)), want) { // the other one: ./model is missing
+			t.Errorf("%s: %v, want %q", name, told(j), want)
 		}
 		if j.Sharding.Known || j.Precision.Known || j.ParamDtype.Known {
 			t.Errorf("%s: sharding %+v precision %+v param_dtype %+v were guessed", name, j.Sharding, j.Precision, j.ParamDtype)

@@ -33,7 +33,7 @@ func (r *reader) readAxolotlYAML() {
 	doc := r.axolotlDocument()
 	if doc == nil {
 		for _, word := range r.job.ScriptArgs {
-			if isArgumentFile(word) && !r.hasFile(word) {
+			if isArgumentFile(word) && !r.hasFile(word) && r.src.Place != Elsewhere {
 				r.fail(word+": no such file", "command line")
 			}
 		}
@@ -68,7 +68,7 @@ func (r *reader) axolotlDocument() *document.Node {
 	words := slices.Clone(r.job.ScriptArgs)
 	i := slices.IndexFunc(words, isArgumentFile)
 	if i < 0 || i > 0 && strings.HasPrefix(words[0], "-") && i != 1 {
-		r.problem(fmt.Errorf("axolotl needs its YAML configuration as the first argument, and %q has none; name it", strings.Join(words, " ")))
+		r.unread(fmt.Errorf("axolotl needs its YAML configuration as the first argument, and %q has none; name it", strings.Join(words, " ")))
 		return nil
 	}
 	file := words[i]
@@ -78,7 +78,7 @@ func (r *reader) axolotlDocument() *document.Node {
 		return nil
 	}
 	if _, ok := doc.Value.(map[string]*document.Node); !ok {
-		r.problem(doc.Wrong("an object with axolotl's keys"))
+		r.unread(doc.Wrong("an object with axolotl's keys"))
 		return nil
 	}
 	for len(words) > 0 {
@@ -99,7 +99,7 @@ func (r *reader) axolotlDocument() *document.Node {
 			value = "true"
 		}
 		if err := document.Set(doc, key, value, "command line "+option); err != nil {
-			r.problem(err)
+			r.unread(err)
 		}
 	}
 	return doc
@@ -109,7 +109,7 @@ func (r *reader) axolotlDocument() *document.Node {
 func (a *axolotl) argument(name string, n *document.Node) {
 	arg, err := nodeArgument(n)
 	if err != nil {
-		a.r.problem(err)
+		a.r.unread(err)
 		return
 	}
 	a.r.args[name] = arg
@@ -221,7 +221,7 @@ func (a *axolotl) reference(rl Setting[string]) {
 	default:
 		value, err := beta.Float()
 		if err != nil {
-			a.r.problem(err)
+			a.r.unread(err)
 		}
 		ref.Offer(value != 0, beta.Origin())
 	}

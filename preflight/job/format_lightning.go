@@ -29,9 +29,8 @@ func recogniseLightning(r *reader) (family, bool) {
 	file, _ := optionWord(words, "trainer")
 	found := slices.ContainsFunc(words, typical) || isArgumentFile(file) || command && slices.ContainsFunc(words, config)
 	if !found && slices.ContainsFunc(words, config) { // LightningCLI without subcommands: its file shows it
-		before := r.job.Problems
-		doc := r.classArguments(words).doc
-		r.job.Problems = before
+		var doc *document.Node
+		r.trial(func() { doc = r.classArguments(words).doc })
 		found = doc.Get("model") != nil && onlyFields(doc, lightningSections) && onlyFields(doc.Get("trainer"), lightningTrainerFields)
 	}
 	if t := r.sourceText(); t != nil && t.unseen() == "" && !t.requires("lightning") && !t.requires("pytorch_lightning") {

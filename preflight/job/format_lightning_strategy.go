@@ -33,7 +33,7 @@ func (r *reader) lightningStrategy(c *configuration) {
 		name = alias.class
 		preset, err := document.Scalar(alias.arguments, "trainer.strategy", origin)
 		if err != nil {
-			r.problem(err)
+			r.unread(err)
 		}
 		arguments = document.Merge(preset, arguments)
 	}
@@ -96,7 +96,7 @@ const lightningZeRO = `{zero_optimization: {stage: 2, sub_group_size: 1000000000
 func (r *reader) lightningDeepSpeed(a *configuration, origin string) {
 	doc, err := document.Scalar(lightningZeRO, "", a.fallback)
 	if err != nil {
-		r.problem(err)
+		r.unread(err)
 		return
 	}
 	d := &deepspeedFile{doc: doc, file: origin, origin: origin, master: true}
@@ -113,7 +113,7 @@ func (r *reader) lightningDeepSpeed(a *configuration, origin string) {
 		for _, key := range []string{"stage", "sub_group_size", "contiguous_gradients", "overlap_comm", "allgather_bucket_size", "reduce_bucket_size"} {
 			if n := a.find(key); n != nil {
 				if err := document.Put(doc, "zero_optimization."+key, n); err != nil {
-					r.problem(err)
+					r.unread(err)
 				}
 			}
 		}
@@ -123,7 +123,7 @@ func (r *reader) lightningDeepSpeed(a *configuration, origin string) {
 			if on := a.flag(false, o.flag); on.Value {
 				device := a.word("cpu", o.device)
 				if err := document.Set(doc, fmt.Sprintf("zero_optimization.%s.device", o.section), device.Or("cpu"), on.Origin); err != nil {
-					r.problem(err)
+					r.unread(err)
 				}
 			}
 		}

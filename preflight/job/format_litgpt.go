@@ -259,7 +259,7 @@ func (r *reader) litgptOptimizer(c *configuration, pretrain bool) {
 		}
 		word, err := n.Text()
 		if err != nil {
-			r.problem(err)
+			r.unread(err)
 			r.job.Optimizer.Unknown("the optimizer could not be read")
 			return
 		}

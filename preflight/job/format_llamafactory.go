@@ -80,8 +80,7 @@ func (r *reader) readLLaMAFactory() {
 	args, err := r.llamafactoryArguments()
 	if err != nil {
 		err = fmt.Errorf("arguments of LLaMA-Factory: %w", err)
-		r.fail(err.Error(), "command line")
-		r.problem(err)
+		r.rejected(err, "command line")
 		r.lost("the arguments of LLaMA-Factory could not be read")
 		return
 	}
@@ -159,7 +158,7 @@ func (r *reader) llamafactoryArguments() (map[string]argument, error) {
 		return parseArguments(words, r.grammarOf(true, "command line")), nil
 	}
 	doc, problems, err := r.loadFile(words[0])
-	r.job.Problems = append(r.job.Problems, problems...)
+	r.unread(problems...)
 	if err != nil {
 		return nil, err
 	}

@@ -52,8 +52,8 @@ func TestLLaMAFactory(t *testing.T) {
 				versions += ",llamafactory=" + tt.version
 			}
 			j := readFamily(dir, versions, strings.TrimSpace("llamafactory-cli train c.yaml "+tt.args), 2)
-			if len(j.Problems) > 0 || j.WillFail.Value != "" {
-				t.Errorf("problems %v, will fail %q", j.Problems, j.WillFail.Value)
+			if len(told(j)) > 0 || j.WillFail.Value != "" {
+				t.Errorf("problems %v, will fail %q", told(j), j.WillFail.Value)
 			}
 			check(t, j, tt.want)
 		})
@@ -80,7 +80,7 @@ func TestResumedAdapter(t *testing.T) {
 	for _, command := range []string{"lmf train c.yaml", "axolotl train a.yml"} {
 		j := readFamily(dir, "transformers=4.52.4", command, 1)
 		if l := j.LoRA.Value; l == nil || l.R != 64 || l.Alpha != 7 || strings.Join(l.Targets, " ") != "q_proj" || j.Model.Value != "half" {
-			t.Errorf("%s: lora %+v of %s (%v)", command, l, j.Model.Value, j.Problems)
+			t.Errorf("%s: lora %+v of %s (%v)", command, l, j.Model.Value, told(j))
 		}
 	}
 }

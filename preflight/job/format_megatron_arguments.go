@@ -186,7 +186,7 @@ func (m *megatron) flag(name string) Setting[bool] {
 	}
 	on, ok := document.ParseBool(a.text)
 	if !ok {
-		m.r.problem(fmt.Errorf("%s: %s is %q, need true or false", a.origin, name, a.text))
+		m.r.unread(fmt.Errorf("%s: %s is %q, need true or false", a.origin, name, a.text))
 		return Setting[bool]{Origin: a.origin + " is neither true nor false"}
 	}
 	return Setting[bool]{Value: on, Known: true, Origin: a.origin}
@@ -204,7 +204,7 @@ func (m *megatron) size(name string, fallback int) Setting[int] {
 		m.r.fail(fmt.Sprintf("error: argument --%s: invalid int value: '%s'", strings.ReplaceAll(name, "_", "-"), w.Value), w.Origin)
 		return Setting[int]{Origin: w.Origin + " is not a whole number"}
 	case n < 0 || n > 1<<40:
-		m.r.problem(fmt.Errorf("%s: %s is %d, need a possible size", w.Origin, name, n))
+		m.r.unread(fmt.Errorf("%s: %s is %d, need a possible size", w.Origin, name, n))
 		return Setting[int]{Origin: w.Origin + " is not a possible size"}
 	}
 	return Setting[int]{Value: n, Known: true, Origin: w.Origin}

@@ -31,7 +31,7 @@ func (r *reader) megatronModel() {
 	r.job.Model.Offer(describe(gpt, vocab), "arguments of Megatron-LM")
 	architecture, err := gpt.Architecture("arguments of Megatron-LM")
 	if err != nil {
-		r.problem(fmt.Errorf("arguments of Megatron-LM: %w", err))
+		r.unread(fmt.Errorf("arguments of Megatron-LM: %w", err))
 		r.job.ModelParams.Unknown("the sizes are not those of a model")
 		return
 	}
@@ -127,7 +127,7 @@ func (m *megatron) rate(name string) float64 {
 	w := m.word(name, "0.1")
 	p, err := strconv.ParseFloat(w.Value, 64)
 	if w.Known && (err != nil || !(p >= 0 && p <= 1)) {
-		m.r.problem(fmt.Errorf("%s: %s is %q, need a number from 0 to 1", w.Origin, name, w.Value))
+		m.r.unread(fmt.Errorf("%s: %s is %q, need a number from 0 to 1", w.Origin, name, w.Value))
 		return 0
 	}
 	return p

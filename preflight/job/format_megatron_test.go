@@ -63,7 +63,7 @@ func TestMegatron(t *testing.T) {
 			want: map[string]any{"model": gpt(map[string]any{"ffn": 128.}), "tp": 2, "precision": "bf16", "micro_batch": 2}},
 		{name: "from a broken file", cmd: "torchrun --nproc-per-node 8 pretrain_gpt.py --yaml-cfg m.yaml", file: "m.yaml", text: "a: [", problem: "m.yaml", want: map[string]any{"micro_batch": nil, "model": nil}},
 		{name: "from no file", cmd: "torchrun --nproc-per-node 8 pretrain_gpt.py --yaml-cfg m.yaml", problem: "no such file", want: map[string]any{"micro_batch": nil}},
-		{name: "variables that nobody set", cmd: "bash gpt.sh", file: "gpt.sh", text: strings.Replace(megatronGPT, "--micro-batch-size 2", "--micro-batch-size $MBS", 1) + "$EXTRA\n", problem: "$MBS is not known",
+		{name: "variables that nobody set", cmd: "bash gpt.sh", file: "gpt.sh", text: strings.Replace(megatronGPT, "--micro-batch-size 2", "--micro-batch-size $MBS", 1) + "$(extra)\n", problem: "$(extra) is not known",
 			want: map[string]any{"micro_batch": nil, "param_dtype": nil, "checkpointing": nil, "model": nil, "seq_len": 128}},
 		{name: "arrays of a script", cmd: "bash gpt.sh", file: "gpt.sh", text: "GPT=(\n  --num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 128 --max-position-embeddings 128\n)\n" +
 			"torchrun --nproc-per-node 8 pretrain_gpt.py ${GPT[@]} --micro-batch-size 2 --vocab-size 1000\n", want: map[string]any{"model": gpt(nil), "micro_batch": 2}},

@@ -150,7 +150,7 @@ func (r *reader) nanotronOptimizer(c *configuration) {
 		j.ParamDtype.Offer(word, dtype.Origin)
 		j.Precision.Offer(word, dtype.Origin)
 	} else if dtype.Known {
-		r.problem(fmt.Errorf("%s: model.dtype is %q, need bfloat16, float16 or float32", dtype.Origin, dtype.Value))
+		r.unread(fmt.Errorf("%s: model.dtype is %q, need bfloat16, float16 or float32", dtype.Origin, dtype.Value))
 	}
 	fp32 := c.flag(false, "optimizer.accumulate_grad_in_fp32")
 	if fp32.Known {
@@ -230,12 +230,12 @@ func (r *reader) llamaOf(sizes map[string]any, vocabulary int64, c *configuratio
 	}
 	text, err := json.Marshal(config)
 	if err != nil {
-		r.problem(err)
+		r.unread(err)
 		return nil
 	}
 	architecture, err := model.Parse(text, c.doc.Origin())
 	if err != nil {
-		r.problem(err)
+		r.unread(err)
 		r.job.ModelParams.Unknown("the model's sizes could not be counted")
 		return nil
 	}

@@ -27,12 +27,12 @@ func (c formatCase) run(t *testing.T) {
 	if got := j.WillFail.Value; !strings.Contains(got, c.fail) || (got == "") != (c.fail == "") {
 		t.Errorf("will_fail %q, want %q", got, c.fail)
 	}
-	found := c.problem == "" && (len(j.Problems) == 0 || c.fail != "")
-	for _, problem := range j.Problems {
+	found := c.problem == "" && (len(told(j)) == 0 || c.fail != "")
+	for _, problem := range told(j) {
 		found = found || c.problem != "" && strings.Contains(problem.Error(), c.problem)
 	}
 	if !found {
-		t.Errorf("problems %v, want %q", j.Problems, c.problem)
+		t.Errorf("problems %v, want %q", told(j), c.problem)
 	}
 	values := settingValues(t, j)
 	for key, want := range c.want {

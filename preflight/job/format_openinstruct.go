@@ -45,8 +45,7 @@ func (r *reader) readOpenInstruct() {
 		args, err := r.argumentsIn(words[0])
 		if err != nil {
 			err = fmt.Errorf("arguments of open-instruct: %w", err)
-			r.fail(err.Error(), "command line")
-			r.problem(err)
+			r.rejected(err, "command line")
 			r.lost("the arguments of open-instruct could not be read")
 			r.args = nil
 			return
@@ -166,7 +165,7 @@ func (r *reader) openInstructZeRO() {
 		stage.text, device[r.on("offload_optimizer")], device[r.on("offload_param")])
 	doc, _, err := document.JSON([]byte(text), stage.origin)
 	if err != nil {
-		r.problem(err)
+		r.unread(err)
 		return
 	}
 	r.acceleratedHalf(doc)

@@ -297,7 +297,7 @@ func (o *openrlhf) memory() {
 	case stage.Value <= 3:
 		j.Sharding.Offer(fmt.Sprint("zero", stage.Value), stage.Origin)
 	default:
-		o.r.problem(fmt.Errorf("%s is %d, need a stage from 0 to 3", stage.Origin, stage.Value))
+		o.r.unread(fmt.Errorf("%s is %d, need a stage from 0 to 3", stage.Origin, stage.Value))
 		j.Sharding.Unknown(stage.Origin + " is not a stage")
 	}
 	j.DeepSpeed.Offer(nil, "OpenRLHF makes DeepSpeed's configuration itself; buckets have DeepSpeed's own defaults") // "auto" is dropped (config_utils.py)

@@ -108,7 +108,7 @@ func titanArguments(words []string) []titanArgument {
 func (r *reader) titanOverrides(doc *document.Node, arguments []titanArgument) {
 	for _, a := range arguments {
 		if err := document.Set(doc, a.path, a.text, "command line "+a.word); err != nil {
-			r.problem(err)
+			r.unread(err)
 		}
 	}
 }

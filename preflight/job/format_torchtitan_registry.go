@@ -81,7 +81,7 @@ func (r *reader) titanRegistry(module string) *titanRegistry {
 			return nil
 		}
 		for _, problem := range f.Problems {
-			r.problem(problem)
+			r.unread(problem)
 		}
 		return &titanRegistry{r: r, file: f, model: filepath.Base(filepath.Dir(file))}
 	}
@@ -144,7 +144,7 @@ func (g *titanRegistry) put(doc *document.Node, path string, e *python.Expr, at 
 	}
 	n.Line = e.Line
 	if err := document.Put(doc, path, n); err != nil {
-		g.r.problem(err)
+		g.r.unread(err)
 	}
 }
 
@@ -180,7 +180,7 @@ func (g *titanRegistry) section(doc *document.Node, path string, c *python.Call)
 		g.converters(section, c)
 	}
 	if err := document.Put(doc, path, section); err != nil {
-		g.r.problem(err)
+		g.r.unread(err)
 	}
 }
 
@@ -257,7 +257,7 @@ func (r *reader) titanTokens(c *configuration) {
 	}
 	if length != nil {
 		if err := document.Put(c.doc, "training.seq_len", length); err != nil {
-			r.problem(err)
+			r.unread(err)
 		}
 	}
 	tokens, all := c.size(16384, each), c.number(-1, step)

@@ -124,7 +124,7 @@ func (r *reader) torchtuneConfig(place string) *document.Node {
 	}
 	var doc *document.Node
 	if file := r.torchtuneFile(name); file == "" {
-		r.problem(fmt.Errorf("--config %s is a configuration of torchtune's own, and torchtune is not installed here; write it to a file with tune cp %s FILE, and name that", name, name))
+		r.unread(fmt.Errorf("--config %s is a configuration of torchtune's own, and torchtune is not installed here; write it to a file with tune cp %s FILE, and name that", name, name))
 	} else {
 		doc = r.loadDocument(file)
 	}

@@ -55,7 +55,7 @@ func (r *reader) architectureIn(folder string) {
 	architecture, err := r.src.LoadModel(filepath.Clean(r.path(folder)))
 	if err != nil {
 		r.job.ModelParams.Unknown("the model could not be read")
-		r.problem(err)
+		r.unread(err)
 		return
 	}
 	r.job.Architecture = architecture
@@ -70,7 +70,7 @@ func (r *reader) publicModel(hub, origin string) {
 	architecture, err := model.Known(hub)
 	switch {
 	case err != nil:
-		r.problem(err)
+		r.unread(err)
 	case architecture == nil:
 		r.job.ModelParams.Unknown(origin + " names the architecture of " + hub + ", which is not in the built-in table; give --model DIR (--params N gives a lower bound)")
 	default:

@@ -135,8 +135,7 @@ func (r *reader) readTRL() {
 	if file != "" {
 		if err := r.readTRLConfig(file); err != nil {
 			err = fmt.Errorf("--config of TRL: %w", err)
-			r.fail(err.Error(), "command line --config")
-			r.problem(err)
+			r.rejected(err, "command line --config")
 			r.lost("the file of --config could not be read")
 			r.args = nil
 			return
@@ -177,7 +176,7 @@ func (r *reader) readTRLConfig(file string) error {
 		return err
 	}
 	doc, problems, err := document.YAML(data, file)
-	r.job.Problems = append(r.job.Problems, problems...)
+	r.unread(problems...)
 	if err != nil {
 		return err
 	}
@@ -217,7 +216,7 @@ func (r *reader) dropRemovedTRL() {
 		}
 		why := fmt.Sprintf("%s: %s has no argument %s; %s", a.origin, r.installed("trl"), field.name, remedy)
 		if r.trlIgnores(a) {
-			r.problem(fmt.Errorf("%s (it is ignored without a word)", why))
+			r.unread(fmt.Errorf("%s (it is ignored without a word)", why))
 		} else {
 			r.fail("ValueError: Some specified arguments are not used: --"+field.name, a.origin)
 			r.problem(fmt.Errorf("%s", why))

@@ -68,8 +68,8 @@ func TestTRLDefaults(t *testing.T) {
 			}
 			program, args, _ := strings.Cut(tt.args, " ")
 			j := readFamily(dir, versions, "torchrun --nproc-per-node 2 trl/scripts/"+program+".py --model_name_or_path half --output_dir o "+args, 2)
-			if len(j.Problems) > 0 || j.WillFail.Value != "" {
-				t.Errorf("problems %v, will fail %q", j.Problems, j.WillFail.Value)
+			if len(told(j)) > 0 || j.WillFail.Value != "" {
+				t.Errorf("problems %v, will fail %q", told(j), j.WillFail.Value)
 			}
 			check(t, j, tt.want)
 		})
@@ -119,8 +119,8 @@ func TestTRLConfig(t *testing.T) {
 	check(t, readFamily(dir, versions, "torchrun trl/scripts/sft.py --config=sft.yaml", 1), "micro_batch=8 model=unknown")
 	for args, want := range map[string]string{"--config none.yaml": "none.yaml: no such file", "--config broken.yaml": "broken.yaml:", "--config .": "is a directory"} {
 		j := readFamily(dir, versions, "torchrun trl/scripts/sft.py "+args, 1)
-		if len(j.Problems) != 1 || !strings.Contains(j.Problems[0].Error(), want) {
-			t.Errorf("%s: problems %v, want %q", args, j.Problems, want)
+		if len(told(j)) != 1 || !strings.Contains(told(j)[0].Error(), want) {
+			t.Errorf("%s: problems %v, want %q", args, told(j), want)
 		}
 		check(t, j, "sharding=unknown")
 	}

@@ -100,7 +100,7 @@ func (r *reader) verlConfig() *document.Node {
 				return nil
 			}
 		} else {
-			r.problem(fmt.Errorf("%s: no such file; its settings are not known. Hydra looks for a relative --config-path beside the script", file))
+			r.unread(fmt.Errorf("%s: no such file; its settings are not known. Hydra looks for a relative --config-path beside the script", file))
 			return nil
 		}
 	}
@@ -109,7 +109,7 @@ func (r *reader) verlConfig() *document.Node {
 	}
 	for _, word := range overrides {
 		if err := document.Override(doc, word); err != nil {
-			r.problem(err)
+			r.unread(err)
 		}
 	}
 	document.Interpolate(doc, r.lookupEnv)
@@ -333,7 +333,7 @@ func (v *verl) precision() {
 func (r *reader) offerDtype(set *Setting[string], word Setting[string]) {
 	dtype := dtypeName(word.Value)
 	if word.Known && dtype == "" {
-		r.problem(fmt.Errorf("%s: %q is not a dtype, need bfloat16, float16 or float32", word.Origin, word.Value))
+		r.unread(fmt.Errorf("%s: %q is not a dtype, need bfloat16, float16 or float32", word.Origin, word.Value))
 	}
 	if dtype != "" {
 		set.Offer(dtype, word.Origin)

@@ -103,6 +103,7 @@ func (r *reader) readSettings() {
 
 // applyDefaults fills what nobody said with the framework's defaults.
 func (r *reader) applyDefaults() {
+	r.withholdOpen()
 	if r.framework.defaults != nil {
 		r.framework.defaults(r)
 	}

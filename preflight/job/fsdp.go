@@ -84,14 +84,14 @@ func (r *reader) fsdpConfig() (doc *document.Node, ok bool) {
 		}
 	}
 	doc, problems, err := r.jsonFile(a.text)
-	r.job.Problems = append(r.job.Problems, problems...)
+	r.unread(problems...)
 	if err == nil {
 		if _, object := doc.Value.(map[string]*document.Node); !object {
 			err = doc.Wrong("an object with FSDP's settings")
 		}
 	}
 	if err != nil {
-		r.problem(fmt.Errorf("FSDP configuration: %w", err))
+		r.unusable(fmt.Errorf("FSDP configuration: %w", err))
 	}
 	return doc, err == nil
 }
@@ -185,7 +185,7 @@ func (r *reader) fsdpWrapsBySize(config *document.Node) bool {
 	}
 	count, err := n.Integer()
 	if err != nil {
-		r.problem(err)
+		r.unread(err)
 	}
 	if count > 0 && fsdpKey(config, "transformer_layer_cls_to_wrap") != nil && r.family.huggingFace() {
 		r.contradiction(n, "min_num_params and transformer_layer_cls_to_wrap are mutually exclusive, and Trainer refuses to start with both; remove one")
@@ -215,7 +215,7 @@ func (r *reader) fsdpVersion(config *document.Node, set *Setting[int]) {
 			err = n.Wrong("1 or 2")
 		}
 		if err != nil {
-			r.problem(err)
+			r.unread(err)
 			return
 		}
 		set.Offer(int(version), n.Origin())

@@ -41,6 +41,25 @@ func (r *reader) visibleGPUs() int {
 	return visibleCount(set.text, limit)
 }
 
+// countedGPUs is how many GPUs a script counts: those that a list of CUDA_VISIBLE_DEVICES leaves, or without one all that are there.
+func (r *reader) countedGPUs(list string, set bool) (count int, known bool) {
+	if set {
+		return visibleCount(list, -1), list != ""
+	}
+	if r.given.Known {
+		return r.given.Value, true
+	}
+	return r.src.GPUs, r.src.GPUs > 0 && r.src.Getenv(visibleDevices) == ""
+}
+
+// countedCPUs is how many CPUs a script counts; 0 when it is not known.
+func (r *reader) countedCPUs() int {
+	if r.src.Place == Elsewhere {
+		return 0
+	}
+	return r.src.CPUs
+}
+
 const visibleDevices = "CUDA_VISIBLE_DEVICES"
 
 // visibleCount is how many devices CUDA shows for a list: names up to the first that is none of the limit devices (-1: any number).

@@ -33,8 +33,8 @@ func TestFSDPByVersion(t *testing.T) {
 				argv[i] = strings.ReplaceAll(argv[i], "'", `"`)
 			}
 			j := Read(Sources{Argv: argv, Dir: dir, GPUs: 2, LoadModel: half, Versions: map[string]string{"transformers": tt.version}})
-			if len(j.Problems) > 0 {
-				t.Error(j.Problems)
+			if len(told(j)) > 0 {
+				t.Error(told(j))
 			}
 			check(t, j, tt.want)
 		})
@@ -99,8 +99,8 @@ func TestTrainerDictionaries(t *testing.T) {
 	} {
 		argv := strings.Fields(strings.ReplaceAll("torchrun --nproc-per-node 2 run_clm.py "+args, "'", `"`))
 		j := Read(Sources{Argv: argv, Dir: dir, GPUs: 2, LoadModel: half, Versions: map[string]string{"transformers": "5.24.0", "torch": "2.10.0"}})
-		if len(j.Problems) > 0 {
-			t.Error(j.Problems)
+		if len(told(j)) > 0 {
+			t.Error(told(j))
 		}
 		check(t, j, want)
 	}

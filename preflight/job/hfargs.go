@@ -188,7 +188,7 @@ func (r *reader) collectArguments(abbreviations bool) map[string]argument {
 	if len(words) == 1 && r.family.readsJSON && isArgumentFile(words[0]) {
 		args, err := r.argumentsIn(words[0])
 		if err != nil {
-			r.problem(fmt.Errorf("arguments of %s: %w", r.job.Script.Value, err))
+			r.unusable(fmt.Errorf("arguments of %s: %w", r.job.Script.Value, err))
 		}
 		return args
 	}
@@ -206,7 +206,7 @@ func (r *reader) collectArguments(abbreviations bool) map[string]argument {
 	}
 	data, err := r.readFile(file)
 	if err != nil {
-		r.problem(err)
+		r.unusable(err)
 		return args
 	}
 	for name, a := range parseArguments(strings.Fields(string(data)), r.grammarOf(true, file)) {
@@ -221,7 +221,7 @@ func (r *reader) collectArguments(abbreviations bool) map[string]argument {
 func (r *reader) argumentsBelow(args map[string]argument, file string) map[string]argument {
 	below, err := r.argumentsIn(file)
 	if err != nil {
-		r.problem(fmt.Errorf("arguments of %s: %w", r.job.Script.Value, err))
+		r.unusable(fmt.Errorf("arguments of %s: %w", r.job.Script.Value, err))
 	}
 	for name, a := range below {
 		if _, given := args[name]; !given {
@@ -239,7 +239,7 @@ func isArgumentFile(word string) bool {
 // argumentsIn reads a file of arguments.
 func (r *reader) argumentsIn(file string) (map[string]argument, error) {
 	doc, problems, err := r.loadFile(file)
-	r.job.Problems = append(r.job.Problems, problems...)
+	r.unread(problems...)
 	if err != nil {
 		return nil, err
 	}
@@ -271,9 +271,9 @@ func (r *reader) dictionary(name string) *document.Node {
 		}
 	}
 	doc, problems, err := r.jsonFile(a.text)
-	r.job.Problems = append(r.job.Problems, problems...)
+	r.unread(problems...)
 	if err != nil {
-		r.problem(fmt.Errorf("%s: %w", a.origin, err))
+		r.unusable(fmt.Errorf("%s: %w", a.origin, err))
 		return nil
 	}
 	return doc
@@ -344,7 +344,7 @@ func (r *reader) wrongArgument(a argument, need string) {
 		return
 	}
 	if a.node != nil {
-		r.problem(a.node.Wrong(need))
+		r.unread(a.node.Wrong(need)) // a parser of files may be less strict than that of words
 		return
 	}
 	r.problem(fmt.Errorf("%s is %q, need %s", a.origin, a.text, need))

@@ -82,8 +82,15 @@ type Job struct {
 
 	// Architecture is the model that was loaded for Model (or made from --params); nil when there is none.
 	Architecture *model.Architecture `json:"-"`
-	// Problems are inputs that could not be read or that contradict each other: one clear error each (file, place, remedy).
+	// Problems would end the job at its start: settings that contradict each other, and files that the program would refuse too. One clear
+	// error each (file, place, remedy).
 	Problems []error `json:"-"`
+	// Unreadable are words and files that could not be read here; they say nothing about the job. Absent are files that are not on this
+	// machine and may be on the one where the job runs.
+	Unreadable []error `json:"-"`
+	Absent     []error `json:"-"`
+	// Place is where the command runs: also a container or a cluster that it starts on the way.
+	Place Place `json:"-"`
 	// Faults are oomguard's own failures in reading: what they left open is unknown.
 	Faults []*fence.Fault `json:"-"`
 	// Versions are the package versions of the interpreter that will run (torch, transformers, ...), as far as they are known.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -103,6 +104,9 @@ func shellWords(line string) []string {
 	}
 	return words
 }
+
+// told are all findings of a job, whatever they count for.
+func told(j *Job) []error { return slices.Concat(j.Problems, j.Unreadable, j.Absent) }
 
 func readTestJSON(t testing.TB, path string, into any) {
 	t.Helper()

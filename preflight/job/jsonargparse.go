@@ -49,7 +49,7 @@ func (r *reader) classArgument(a *classArguments, name, text, origin string) {
 			return
 		}
 		if _, ok := file.Fields(); !ok && file.Value != nil {
-			r.problem(file.Wrong("an object with the settings of the command"))
+			r.unread(file.Wrong("an object with the settings of the command"))
 			a.lost = true
 			return
 		}
@@ -63,11 +63,11 @@ func (r *reader) classArgument(a *classArguments, name, text, origin string) {
 			return
 		}
 		if err := document.Put(a.doc, name, file); err != nil {
-			r.problem(err)
+			r.unread(err)
 		}
 	default:
 		if err := document.SetArgument(a.doc, strings.TrimSuffix(name, "+"), text, origin); err != nil {
-			r.problem(err)
+			r.unread(err)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func (c *configuration) devices(fallback string, paths ...string) Setting[int] {
 		}
 		word, err := n.Text()
 		if err != nil {
-			c.r.problem(err)
+			c.r.unread(err)
 			return Setting[int]{Origin: "the number of devices could not be read"}
 		}
 		text = word

@@ -229,7 +229,7 @@ func (a *acceleration) processes(kind, origin string) string {
 		j.NNodes.Offer(n, machines.origin)
 		j.NProc.Offer(max(p/n, 1), total.origin)
 		if p%n != 0 || p < n {
-			r.problem(fmt.Errorf("%s: %d processes over %d machines: each starts %d", total.origin, p, n, p/n))
+			r.unread(fmt.Errorf("%s: %d processes over %d machines: each starts %d", total.origin, p, n, p/n))
 		}
 	default:
 		j.NNodes.Unknown(nodes.Origin)

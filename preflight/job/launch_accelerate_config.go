@@ -27,10 +27,9 @@ func (a *acceleration) readConfig() bool {
 		return false
 	}
 	doc, problems, err := r.accelerateDocument(file)
-	r.job.Problems = append(r.job.Problems, problems...)
+	r.unread(problems...)
 	if err != nil {
-		r.problem(fmt.Errorf("configuration of accelerate (%s): %w", origin, err))
-		r.fail(err.Error(), origin)
+		r.rejected(fmt.Errorf("configuration of accelerate (%s): %w", origin, err), origin)
 		r.blocked = "the configuration of accelerate could not be read"
 		return false
 	}
@@ -136,13 +135,13 @@ func (a *acceleration) flatten(section, prefix string, at *document.Node) {
 			name = prefix + key
 		}
 		if section == "parallelism_config" && !strings.HasPrefix(key, section) {
-			a.r.problem(fmt.Errorf("%s: accelerate does not use %q; write %s_%s", n.Origin(), key, section, key))
+			a.r.unread(fmt.Errorf("%s: accelerate does not use %q; write %s_%s", n.Origin(), key, section, key))
 		}
 		switch text, err := n.Text(); {
 		case err == nil:
 			a.below[name] = sourced{text, n.Origin()}
 		case n.Value != nil:
-			a.r.problem(err)
+			a.r.unread(err)
 		}
 	}
 }

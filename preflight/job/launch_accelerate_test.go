@@ -79,8 +79,8 @@ func TestAccelerateLaunch(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			j := acceleratedJob(t, tt.config, tt.ds, tt.argv, 8)
-			if len(j.Problems) > 0 || j.WillFail.Value != "" {
-				t.Errorf("problems %v, will fail %q", j.Problems, j.WillFail.Value)
+			if len(told(j)) > 0 || j.WillFail.Value != "" {
+				t.Errorf("problems %v, will fail %q", told(j), j.WillFail.Value)
 			}
 			check(t, j, tt.want)
 		})
@@ -138,8 +138,8 @@ func TestAccelerateRefuses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			j := acceleratedJob(t, tt.config, tt.ds, tt.argv, 8)
-			if !strings.Contains(fmt.Sprint(j.Problems, j.WillFail.Value), tt.want) || j.WillFail.Value == "" {
-				t.Errorf("will fail %q, problems %v, want %q", j.WillFail.Value, j.Problems, tt.want)
+			if !strings.Contains(fmt.Sprint(told(j), j.WillFail.Value), tt.want) || j.WillFail.Value == "" {
+				t.Errorf("will fail %q, problems %v, want %q", j.WillFail.Value, told(j), tt.want)
 			}
 		})
 	}
@@ -216,8 +216,8 @@ func TestDeepSpeedLauncher(t *testing.T) {
 		})
 	}
 	j := Read(Sources{Argv: words("deepspeed -H gone train.py"), Dir: dir, GPUs: 4})
-	if len(j.Problems) != 1 || j.NProc.Value != 4 {
-		t.Errorf("%v %+v", j.Problems, j.NProc)
+	if len(told(j)) != 1 || j.NProc.Value != 4 {
+		t.Errorf("%v %+v", told(j), j.NProc)
 	}
 }
 

@@ -200,7 +200,7 @@ func (r *reader) hostfile(named sourced) ([]host, string, error) {
 	}
 	if !r.hasFile(file) {
 		if named.text != "" && named.text != os.DevNull { // which is named to keep to this machine
-			r.problem(fmt.Errorf("%s: %s: no such file, and deepspeed goes on with this machine alone; correct the name", origin, file))
+			r.unread(fmt.Errorf("%s: %s: no such file, and deepspeed goes on with this machine alone; correct the name", origin, file))
 		}
 		return nil, "", nil
 	}

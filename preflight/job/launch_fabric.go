@@ -46,7 +46,7 @@ func (r *reader) readFabric(prog string, args []string) {
 		}
 		n := &document.Node{Value: given.text, Path: dest, Source: given.origin, Raw: given.text}
 		if err := document.Put(doc, "trainer."+dest, n); err != nil {
-			r.problem(err)
+			r.unread(err)
 		}
 	}
 	c := &configuration{r: r, doc: doc, fallback: "default of " + prog + " run"}

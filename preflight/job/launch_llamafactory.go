@@ -73,7 +73,7 @@ func (r *reader) countFrom(variable string, set *Setting[int]) {
 	if err != nil || n < 1 {
 		why := fmt.Sprintf("environment %s is %q, need a whole number from 1", variable, text)
 		set.Unknown(why)
-		r.problem(fmt.Errorf("%s", why))
+		r.unread(fmt.Errorf("%s", why))
 		return
 	}
 	set.Offer(n, "environment "+variable)

@@ -53,7 +53,7 @@ func (r *reader) torchxRanks(shape sourced) {
 			return
 		}
 		why := fmt.Sprintf("%s is %q, need NODESxPROCESSES such as 2x8", shape.origin, shape.text)
-		r.problem(fmt.Errorf("%s", why))
+		r.unread(fmt.Errorf("%s", why))
 		r.job.NNodes.Withhold(why)
 		r.job.NProc.Withhold(why)
 		return
@@ -62,7 +62,7 @@ func (r *reader) torchxRanks(shape sourced) {
 	each, errEach := strconv.Atoi(match[3])
 	switch {
 	case errNodes != nil || errEach != nil || nodes < 1 || each < 1:
-		r.problem(fmt.Errorf("%s %s: need whole numbers from 1", shape.origin, shape.text))
+		r.unread(fmt.Errorf("%s %s: need whole numbers from 1", shape.origin, shape.text))
 		return
 	case match[1] != "" && match[1] != match[2]:
 		r.job.NNodes.Unknown(fmt.Sprintf("elastic (%s %s): between %s and %s nodes; give --nnodes for the one to judge", shape.origin, shape.text, match[1], match[2]))

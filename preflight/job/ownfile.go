@@ -31,7 +31,7 @@ func (r *reader) readOwnFile() {
 	}
 	root, err := parseOwnFile(path)
 	if err != nil {
-		r.problem(err)
+		r.unread(err)
 		return
 	}
 	if root == nil {
@@ -45,9 +45,9 @@ func (r *reader) readOwnFile() {
 		line, err := parseOwnLine(keys, name, root.Content[i+1])
 		switch before := seen[line.key.Name]; {
 		case err != nil:
-			r.problem(err)
+			r.unread(err)
 		case before > 0:
-			r.problem(fmt.Errorf("%s: %s was given before in line %d; keep one of them", line.at, name.Value, before))
+			r.unread(fmt.Errorf("%s: %s was given before in line %d; keep one of them", line.at, name.Value, before))
 		case line.key.Name == "versions":
 			versions = append(versions, line)
 		default:
@@ -61,7 +61,7 @@ func (r *reader) readOwnFile() {
 func (r *reader) applyOwnFile(lines []ownLine) {
 	for _, l := range lines {
 		if err := l.key.give(r, l.at+": "+l.name, l.text, l.at); err != nil {
-			r.problem(err)
+			r.unread(err)
 		}
 	}
 }

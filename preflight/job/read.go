@@ -1,7 +1,6 @@
 package job
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -20,6 +19,8 @@ type Sources struct {
 	Flags map[string]string
 	// Getenv reads the environment that the command will get.
 	Getenv func(string) string
+	// Place is where the command will run; GPUs and CPUs are those of that place as far as they are known.
+	Place Place
 	// Dir is the working directory; relative paths start there. "" is the current one.
 	Dir string
 	// GPUs and CPUs are those of this machine (they resolve --nproc-per-node gpu and auto); GPUs is -1 when it is not known, CPUs 0.
@@ -32,8 +33,8 @@ type Sources struct {
 	LoadModel func(path string) (*model.Architecture, error)
 }
 
-// Read understands a training command. It never fails: what cannot be read or contradicts itself is in Problems, what cannot be
-// determined is unknown with the reason. Every setting is taken from the strongest source that names it: oomguard's flags, the
+// Read understands a training command. It never fails: what contradicts itself is in Problems, what could not be read in Unreadable,
+// what cannot be determined is unknown with the reason. Every setting is taken from the strongest source that names it: oomguard's flags, the
 // command line and PET_* variables, files that it names, oomguard.yaml, the framework's defaults for the installed version.
 func Read(src Sources) *Job {
 	if src.Getenv == nil {
@@ -53,7 +54,9 @@ func Read(src Sources) *Job {
 	r.part("the defaults", r.applyDefaults)
 	r.part("what follows from the settings", r.derive)
 	r.part("what is unknown", r.explainUnknowns)
+	r.part("what is not known in the command's words", r.tellUnread)
 	r.part("what is open in a script", r.settle)
+	r.job.Place = r.src.Place
 	r.job.eachFact(func(key string, f fact) {
 		if key != "will_fail" { // senseless text there is a reason all the same
 			fence.Garble("reading the job", f)
@@ -77,6 +80,7 @@ func (r *reader) part(name string, read func()) {
 		return
 	}
 	r.job.Faults = append(r.job.Faults, fault)
+	r.doubt(fault.Error())
 	r.job.eachFact(func(_ string, f fact) { f.Withhold(fault.Error()) })
 }
 
@@ -128,30 +132,11 @@ type reader struct {
 	sealed bool
 	// notes are remarks for the origin of the script.
 	notes []string
+	// uncertain says why no contradiction is certain; gaps are the reasons of what is not known in the command's words.
+	uncertain string
+	gaps      []string
 	// blocked says why nothing can be said about the script: the launcher is not read yet, or it refuses its command line.
 	blocked string
-}
-
-// problem records an input that could not be used, once. Where a shell script leaves the text open, that is what is wrong.
-func (r *reader) problem(err error) {
-	if why, unknown := shell.Unknown(err.Error()); unknown {
-		err = fmt.Errorf("%s; set it in the environment, or give the command itself", why)
-	}
-	same := func(before error) bool { return before.Error() == err.Error() }
-	if !slices.ContainsFunc(r.job.Problems, same) {
-		r.job.Problems = append(r.job.Problems, err)
-	}
-}
-
-// fail records that the job would die at start.
-func (r *reader) fail(why, origin string) {
-	if _, unknown := shell.Unknown(why); unknown {
-		r.problem(errors.New(why))
-		return
-	}
-	if !r.family.foreign { // a program that is not known has rules of its own
-		r.job.WillFail.Offer(why, origin)
-	}
 }
 
 // path resolves a path that the user wrote.
@@ -385,9 +370,4 @@ func (r *reader) setScript(script string, args []string) {
 		r.job.Script.Offer(script, "command line")
 	}
 	r.job.ScriptArgs = slices.Clone(args)
-	for _, word := range args {
-		if shell.Several(word) {
-			r.problem(errors.New(word)) // arguments may hide in it
-		}
-	}
 }

@@ -82,8 +82,8 @@ func TestTrainerPrecision(t *testing.T) {
 		t.Run(tt.version+" "+tt.args, func(t *testing.T) {
 			argv := "torchrun --nproc-per-node 2 run_clm.py --output_dir out --model_name_or_path half " + tt.args
 			j := Read(Sources{Argv: shellWords(argv), Dir: dir, GPUs: 2, LoadModel: half, Versions: map[string]string{"transformers": tt.version}})
-			if len(j.Problems) > 0 || j.WillFail.Value != "" {
-				t.Errorf("problems %v %q", j.Problems, j.WillFail.Value)
+			if len(told(j)) > 0 || j.WillFail.Value != "" {
+				t.Errorf("problems %v %q", told(j), j.WillFail.Value)
 			}
 			check(t, j, tt.want)
 		})
@@ -127,8 +127,8 @@ func TestTrainerArguments(t *testing.T) {
 				argv[i] = strings.ReplaceAll(argv[i], "'", `"`)
 			}
 			j := Read(Sources{Argv: argv, Dir: dir, GPUs: 2, LoadModel: half, Versions: map[string]string{"transformers": "4.51.3", "torch": "2.6.0"}})
-			if len(j.Problems) > 0 || j.WillFail.Value != "" {
-				t.Errorf("problems %v %q", j.Problems, j.WillFail.Value)
+			if len(told(j)) > 0 || j.WillFail.Value != "" {
+				t.Errorf("problems %v %q", told(j), j.WillFail.Value)
 			}
 			check(t, j, tt.want)
 		})
@@ -149,8 +149,8 @@ func TestTrainerBadArguments(t *testing.T) {
 	} {
 		argv := "torchrun --nproc-per-node 2 run_clm.py --output_dir out --model_name_or_path half " + args
 		j := Read(Sources{Argv: shellWords(argv), Dir: dir, GPUs: 2, LoadModel: half})
-		if len(j.Problems) != 1 || !strings.Contains(j.Problems[0].Error(), want) {
-			t.Errorf("%s: %v, want %q", args, j.Problems, want)
+		if len(told(j)) != 1 || !strings.Contains(told(j)[0].Error(), want) {
+			t.Errorf("%s: %v, want %q", args, told(j), want)
 		}
 	}
 }
@@ -190,8 +190,8 @@ func TestFrameworks(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.argv, func(t *testing.T) {
 			j := Read(Sources{Argv: words(tt.argv), Dir: t.TempDir(), GPUs: tt.gpus})
-			if len(j.Problems) > 0 {
-				t.Errorf("problems %v", j.Problems)
+			if len(told(j)) > 0 {
+				t.Errorf("problems %v", told(j))
 			}
 			check(t, j, tt.want)
 			for _, s := range j.Settings() {
@@ -220,8 +220,8 @@ func TestPrecedence(t *testing.T) {
 		Argv:  words("torchrun --nproc-per-node 2 run_clm.py --output_dir o --per_device_train_batch_size 3 --gradient_accumulation_steps 2"),
 		Flags: map[string]string{"micro-batch": "4"}, Dir: dir, GPUs: 2, LoadModel: half,
 	})
-	if len(j.Problems) > 0 {
-		t.Errorf("problems %v", j.Problems)
+	if len(told(j)) > 0 {
+		t.Errorf("problems %v", told(j))
 	}
 	check(t, j, "micro_batch=4 grad_accum=2 seq_len=77 optimizer=lion checkpointing=none method=lora")
 	for key, want := range map[string]string{"micro_batch": "flag --micro-batch", "grad_accum": "command line --gradient_accumulation_steps",
@@ -248,21 +248,21 @@ func TestOwnFileErrors(t *testing.T) {
 		"a: \xff":                           "oomguard.yaml:1:4: is not UTF-8",
 	} {
 		j := Read(Sources{Dir: write(t, t.TempDir(), ownFile, text)})
-		if len(j.Problems) != 1 || !strings.Contains(j.Problems[0].Error(), want) {
-			t.Errorf("%q: %v, want %q", text, j.Problems, want)
+		if len(told(j)) != 1 || !strings.Contains(told(j)[0].Error(), want) {
+			t.Errorf("%q: %v, want %q", text, told(j), want)
 		}
 	}
 	for _, text := range []string{"", "# nothing\n"} {
-		if j := Read(Sources{Dir: write(t, t.TempDir(), ownFile, text)}); len(j.Problems) > 0 {
-			t.Errorf("%q: %v", text, j.Problems)
+		if j := Read(Sources{Dir: write(t, t.TempDir(), ownFile, text)}); len(told(j)) > 0 {
+			t.Errorf("%q: %v", text, told(j))
 		}
 	}
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, ownFile), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if j := Read(Sources{Dir: dir}); len(j.Problems) != 1 || !strings.Contains(j.Problems[0].Error(), "is a directory") {
-		t.Errorf("a directory: %v", j.Problems)
+	if j := Read(Sources{Dir: dir}); len(told(j)) != 1 || !strings.Contains(told(j)[0].Error(), "is a directory") {
+		t.Errorf("a directory: %v", told(j))
 	}
 }
 
@@ -286,8 +286,8 @@ func TestParams(t *testing.T) {
 		if j.ModelParams.Or(0) != tt.params {
 			t.Errorf("%v: %+v, want %d", tt.flags, j.ModelParams, tt.params)
 		}
-		if tt.problem == "" && len(j.Problems) > 0 || tt.problem != "" && (len(j.Problems) != 1 || !strings.Contains(j.Problems[0].Error(), tt.problem)) {
-			t.Errorf("%v: problems %v, want %q", tt.flags, j.Problems, tt.problem)
+		if tt.problem == "" && len(told(j)) > 0 || tt.problem != "" && (len(told(j)) != 1 || !strings.Contains(told(j)[0].Error(), tt.problem)) {
+			t.Errorf("%v: problems %v, want %q", tt.flags, told(j), tt.problem)
 		}
 		if tt.params > 0 && (j.Architecture == nil) {
 			t.Errorf("%v: no architecture", tt.flags)
@@ -368,7 +368,7 @@ func FuzzOwnFile(f *testing.F) {
 	}
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, problem := range Read(Sources{Dir: write(t, dir, ownFile, text), LoadModel: loadNothing}).Problems {
+		for _, problem := range Read(Sources{Dir: write(t, dir, ownFile, text), LoadModel: loadNothing}).Unreadable {
 			if problem.Error() == "" {
 				t.Error("a problem without words")
 			}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"oomguard/preflight/job/document"
 	"oomguard/preflight/job/shell"
 	"oomguard/preflight/model"
 )
@@ -43,7 +44,7 @@ func (r *reader) readModel() {
 		case a == nil, r.params.own() && !j.Model.own() && a.Parameters() != r.params.Value:
 			j.Architecture = model.FromParams(r.params.Value)
 		case a.Parameters() != r.params.Value:
-			r.problem(fmt.Errorf("%s: %d parameters, but %s has %d; give one of the two", r.params.Origin, r.params.Value, a.Source, a.Parameters()))
+			r.unread(fmt.Errorf("%s: %d parameters, but %s has %d; give one of the two", r.params.Origin, r.params.Value, a.Source, a.Parameters()))
 		}
 	}
 	switch {
@@ -125,7 +126,7 @@ func (r *reader) loadModel() {
 		r.job.Quant.Unknown(fmt.Sprintf("a quantization_config in a model of type %q is not read; give --quant if it has one", kind.Type))
 	case !r.params.Known: // --params is the remedy for a model that cannot be read
 		r.job.ModelParams.Unknown("the model could not be read")
-		r.problem(err)
+		r.unread(err) // what loads it may read more
 	}
 }
 
@@ -141,7 +142,7 @@ func (r *reader) findModel() string {
 	case looksLikePath(name):
 		if !r.params.Known {
 			r.job.ModelParams.Unknown("the model's folder could not be read")
-			r.problem(fmt.Errorf("%s: model %s: no such file or folder; correct the path (--params N gives a lower bound)", r.job.Model.Origin, name))
+			r.unusable(document.Gone(fmt.Errorf("%s: model %s: no such file or folder; correct the path (--params N gives a lower bound)", r.job.Model.Origin, name)))
 		}
 		return ""
 	}
@@ -181,7 +182,7 @@ func (r *reader) knownModel(m model.HubModel) *model.Architecture {
 	}
 	known, err := model.Known(m.Name)
 	if err != nil {
-		r.problem(err)
+		r.unread(err)
 	}
 	return known
 }

@@ -137,8 +137,8 @@ func TestAdapterFolder(t *testing.T) {
 			write(t, filepath.Join(dir, "base"), "config.json", tinyConfig)
 			j := Read(Sources{Argv: strings.Fields("python run_sft.py --model_name_or_path a --output_dir o --save_strategy no"), Dir: dir, GPUs: 1})
 			check(t, j, test.want)
-			if test.problem == "" && len(j.Problems) > 0 || test.problem != "" && (len(j.Problems) == 0 || !strings.Contains(j.Problems[0].Error(), test.problem)) {
-				t.Errorf("problems %v, want %q", j.Problems, test.problem)
+			if test.problem == "" && len(told(j)) > 0 || test.problem != "" && (len(told(j)) == 0 || !strings.Contains(told(j)[0].Error(), test.problem)) {
+				t.Errorf("problems %v, want %q", told(j), test.problem)
 			}
 		})
 	}

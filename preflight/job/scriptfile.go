@@ -23,24 +23,6 @@ func isShellScript(base string) bool {
 	return slices.Contains([]string{".sh", ".bash", ".slurm", ".sbatch", ".sub", ".job"}, filepath.Ext(base))
 }
 
-// openWords says why the script may be told more than can be seen: a variable of a shell script that nobody knows stands among its
-// arguments. One behind an option is its value, unless its name says that it holds options.
-func (r *reader) openWords() string {
-	for i, word := range r.job.ScriptArgs {
-		if shell.Several(word) && (i == 0 || !isOption(r.job.ScriptArgs[i-1]) || holdsOptions(word)) {
-			why, _ := shell.Unknown(word)
-			return why
-		}
-	}
-	return ""
-}
-
-// holdsOptions judges a variable by its name: EXTRA_ARGS and TRAIN_OPTIONS hold options, DATA_PATH does not.
-func holdsOptions(word string) bool {
-	name := strings.ToUpper(shell.Plain(word))
-	return slices.ContainsFunc([]string{"ARG", "OPT", "FLAG", "PARAM", "EXTRA", "CONF", "CMD", "$@", "$*"}, func(part string) bool { return strings.Contains(name, part) })
-}
-
 // peelShell reads bash SCRIPT and bash -c STRING.
 func peelShell(r *reader, word string, args []string, inside func([]string)) {
 	text := false
@@ -96,7 +78,7 @@ func (r *reader) readScriptFile(name string, params []string, inside func([]stri
 		inside(append(words, params...))
 		return
 	}
-	r.problem(err)
+	r.unusable(err)
 	r.blocked = "the script " + name + " could not be read"
 }
 
@@ -112,7 +94,7 @@ func (r *reader) readScript(data []byte, shown, name string, params []string, in
 		dir = r.src.Dir
 	}
 	script, err := shell.Read(data, shell.Input{
-		Name: shown, Script: name, Args: params, Dir: dir,
+		Name: shown, Script: name, Args: params, Dir: dir, Here: r.src.Place == Here, CPUs: r.countedCPUs(), GPUs: r.countedGPUs,
 		Getenv: func(name string) (string, bool) {
 			v := r.variable(name)
 			return v.text, v != sourced{}
@@ -121,7 +103,7 @@ func (r *reader) readScript(data []byte, shown, name string, params []string, in
 		Begin: func(lines []shell.Directive) { r.batchDirectives(shown, lines) },
 	})
 	if err != nil {
-		r.problem(err)
+		r.unread(err)
 		r.blocked = shown + " could not be read"
 		return
 	}
@@ -129,6 +111,11 @@ func (r *reader) readScript(data []byte, shown, name string, params []string, in
 		r.written = map[string]string{}
 	}
 	maps.Copy(r.written, script.Written)
+	for i := range script.Commands {
+		c := &script.Commands[i]
+		c.Words, c.Unset = r.settleWords(c.Words)
+	}
+	script.Commands = slices.DeleteFunc(script.Commands, func(c shell.Command) bool { return len(c.Words) == 0 })
 	command, why := r.launching(script.Commands, shown)
 	if command == nil && script.Exit != "" {
 		why += " (what stands behind the exit at " + script.Exit + " does not run)"
@@ -153,8 +140,9 @@ func (r *reader) readFile(name string) ([]byte, error) {
 	if !written {
 		return document.Read(r.path(name), name)
 	}
+	text = r.settleText(text)
 	if why, unknown := shell.Unknown(text); unknown {
-		return nil, fmt.Errorf("%s: is written by the script itself, and a part of it is not known: %s", name, why)
+		return nil, document.Ours(fmt.Errorf("%s: is written by the script itself, and a part of it is not known: %s", name, why))
 	}
 	return []byte(text), nil
 }
@@ -192,11 +180,12 @@ func (r *reader) follow(c *shell.Command) {
 		r.place = c.Origin()
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
-		if value := c.Env[name]; value != r.getenv(name) {
+		if value := r.settleText(c.Env[name]); value != r.getenv(name) {
 			r.setenvFrom(name, value, c.Origin()+" "+name)
 		}
 	}
 	r.enter(c.Dir)
+	r.doubtWords(c.Words, c.Unset)
 }
 
 // launching chooses the command that starts the training: the last that a launcher starts, or else the last that Python does. why says
@@ -243,16 +232,19 @@ func unknownWord(commands []shell.Command) string {
 func (r *reader) candidates(commands []shell.Command) []*shell.Command {
 	var likely []*shell.Command
 	for i := range commands {
-		word := commands[i].Words[0]
-		base := filepath.Base(word)
-		known := isPython(word) || isShellScript(base) || strings.HasSuffix(base, ".py") || assignment.MatchString(word) ||
-			slices.ContainsFunc(wrappers(), func(w wrapper) bool { return slices.Contains(w.words, base) }) ||
-			slices.ContainsFunc(launchers(), func(l launcher) bool { return slices.Contains(l.words, base) })
-		if known {
+		if r.leads(commands[i].Words[0]) {
 			likely = append(likely, &commands[i])
 		}
 	}
 	return likely[max(0, len(likely)-maxCandidates):]
+}
+
+// leads reports whether a word could start a command that leads to a training.
+func (r *reader) leads(word string) bool {
+	base := filepath.Base(word)
+	return isPython(word) || isShellScript(base) || strings.HasSuffix(base, ".py") || assignment.MatchString(word) ||
+		slices.ContainsFunc(wrappers(), func(w wrapper) bool { return slices.Contains(w.words, base) }) ||
+		slices.ContainsFunc(launchers(), func(l launcher) bool { return slices.Contains(l.words, base) })
 }
 
 // rank reads a command on trial: 2 when a launcher starts it, 1 when Python runs a script or module, 0 when nothing is trained.

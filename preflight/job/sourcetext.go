@@ -215,7 +215,7 @@ func (t *sourceText) assignedIn(file, name string) *python.Expr {
 		if data, err := document.Read(t.r.path(file), file); err == nil {
 			read = python.Read(data, file)
 		} else {
-			t.r.problem(err)
+			t.r.unread(err)
 		}
 		t.settings[file] = read
 	}

@@ -120,7 +120,7 @@ func TestTrainerInScript(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			j := scriptJob(t, map[string]string{"train.py": row.script}, 1, versions2025, "python train.py "+row.args)
-			for _, problem := range j.Problems {
+			for _, problem := range told(j) {
 				t.Errorf("problem: %v", problem)
 			}
 			checkSettings(t, j, row.want)
@@ -187,8 +187,8 @@ func TestLocalModule(t *testing.T) {
 	}
 	j := scriptJob(t, files, 1, versions2025, "python src/train.py")
 	checkSettings(t, j, map[string]string{"model": "gpt2 @ src/train.py:4: src/config.py", "micro_batch": "8 @ src/config.py", "grad_accum": "3"})
-	if len(j.Problems) > 0 {
-		t.Error(j.Problems)
+	if len(told(j)) > 0 {
+		t.Error(told(j))
 	}
 }
 
@@ -237,7 +237,7 @@ for row in loader:
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			j := scriptJob(t, map[string]string{"train.py": row.script}, 2, versions2025, row.command)
-			for _, problem := range j.Problems {
+			for _, problem := range told(j) {
 				t.Errorf("problem: %v", problem)
 			}
 			checkSettings(t, j, row.want)

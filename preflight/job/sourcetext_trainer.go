@@ -208,7 +208,7 @@ func (r *reader) readSourceTrainer() {
 func (r *reader) sourceProblems() {
 	for _, f := range r.source.files[:1] {
 		for _, problem := range f.Problems {
-			r.problem(problem)
+			r.unread(problem)
 		}
 	}
 }

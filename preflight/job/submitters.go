@@ -24,6 +24,7 @@ func (r *reader) readSubmitter(script string, args []string) bool {
 	if len(inside) == 0 || !isPython(inside[0]) && !slices.ContainsFunc(launchers(), func(l launcher) bool { return slices.Contains(l.words, filepath.Base(inside[0])) }) {
 		return false
 	}
+	r.src.Place = Elsewhere
 	r.note(filepath.Base(script) + " submits the command behind --")
 	if filepath.Base(script) == "mason.py" {
 		inside = masonCommand(options, inside)

@@ -49,7 +49,7 @@ func (r *reader) count(o sourced, set *Setting[int]) int {
 	n, err := pythonInt(o.text)
 	if err != nil || n < 1 {
 		err := fmt.Errorf("%s is %q: need a whole number from 1", o.origin, o.text)
-		r.problem(err)
+		r.unread(err)
 		set.Withhold(err.Error())
 		return 0
 	}
@@ -334,7 +334,7 @@ func hostList(text string) []int {
 func (r *reader) mpiHosts(name string) []int {
 	data, err := document.Read(r.path(name), name)
 	if err != nil {
-		r.problem(fmt.Errorf("hosts of mpirun: %w", err))
+		r.unusable(fmt.Errorf("hosts of mpirun: %w", err))
 		return nil
 	}
 	var slots []int

@@ -24,8 +24,8 @@ func wrappers() []wrapper {
 		{words: []string{"srun"}, peel: peelSrun},
 		{words: []string{"sbatch"}, peel: peelSbatch},
 		{words: []string{"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "horovodrun"}, peel: peelMPI},
-		{words: []string{"ray"}, peel: behind("job submit", `--address --job-id --submission-id --runtime-env --runtime-env-json --working-dir
-			--metadata-json --entrypoint-num-cpus --entrypoint-num-gpus --entrypoint-memory --entrypoint-resources --headers --verify --log-style --log-color`, 0)},
+		{words: []string{"ray"}, peel: away(behind("job submit", `--address --job-id --submission-id --runtime-env --runtime-env-json --working-dir
+			--metadata-json --entrypoint-num-cpus --entrypoint-num-gpus --entrypoint-memory --entrypoint-resources --headers --verify --log-style --log-color`, 0))},
 	})
 }
 
@@ -81,6 +81,14 @@ func behind(subcommands, values string, operands int) func(*reader, string, []st
 	}
 }
 
+// away is a wrapper that starts the command on another machine.
+func away(peel func(*reader, string, []string, func([]string))) func(*reader, string, []string, func([]string)) {
+	return func(r *reader, word string, args []string, inside func([]string)) {
+		r.src.Place = Elsewhere
+		peel(r, word, args, inside)
+	}
+}
+
 // commandBehind splits a wrapper's words: options, the subcommand with more options, and the rest. ok is false when another
 // subcommand, or none, stands there.
 func commandBehind(args []string, subcommands, values string) (options []wrapperOption, rest []string, ok bool) {
@@ -107,14 +115,18 @@ func (o wrapperOption) origin(word string) string {
 }
 
 // wrapperOptions takes options off the front: those in values take the next word, those in pairs the next two, all others none
-// (--name=value and -n4 hold their value themselves).
+// (--name=value and -n4 hold their value themselves). A word that nobody knows is an option without a name.
 func wrapperOptions(args []string, values, pairs string) (options []wrapperOption, rest []string) {
 	valued, paired := strings.Fields(values), strings.Fields(pairs)
-	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' {
+	for len(args) > 0 && (len(args[0]) > 1 && args[0][0] == '-' || shell.Several(args[0]) && len(args) > 1) {
 		word := args[0]
 		args = args[1:]
 		if word == "--" {
 			break
+		}
+		if shell.Several(word) { // options that nobody knows, or the command itself
+			options = append(options, wrapperOption{"", word})
+			continue
 		}
 		name, value, attached := strings.Cut(word, "=")
 		switch {
@@ -180,7 +192,7 @@ func peelEnv(r *reader, word string, args []string, inside func([]string)) {
 			r.enter(o.value)
 		case "-i", "--ignore-environment":
 			r.sealed = true
-		case "-0", "--null", "-v", "--debug":
+		case "-0", "--null", "-v", "--debug", "":
 		default:
 			r.blocked = word + " " + o.name + " is not read yet"
 			return

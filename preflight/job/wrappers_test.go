@@ -96,8 +96,8 @@ func TestWrappers(t *testing.T) {
 	} {
 		t.Run(tt.argv, func(t *testing.T) {
 			j := Read(Sources{Argv: words(tt.argv), Dir: t.TempDir(), GPUs: 8, CPUs: 4, Getenv: func(name string) string { return tt.env[name] }})
-			if len(j.Problems) > 0 && !strings.Contains(tt.argv, "many") {
-				t.Errorf("problems %v", j.Problems)
+			if len(told(j)) > 0 && !strings.Contains(tt.argv, "many") {
+				t.Errorf("problems %v", told(j))
 			}
 			j.Script.Value = strings.ReplaceAll(j.Script.Value, " ", "") // check splits at spaces
 			check(t, j, tt.want)
@@ -157,8 +157,8 @@ python merge.py
 		{"bash self.sh", "launcher=unknown", ""},
 		{"bash either.sh", "launcher=unknown nproc=unknown", ""},
 		{"bash maybe.sh", "launcher=torchrun nproc=2", ""},
-		{"bash open.sh", "launcher=torchrun nproc=unknown micro_batch=unknown world_size=unknown nnodes=1", "$MBS is not known: it is set neither"},
-		{"bash options.sh", "launcher=torchrun nproc=unknown nnodes=unknown script=a.py", ""},
+		{"bash open.sh", "launcher=torchrun nproc=8 micro_batch=unknown world_size=8 nnodes=1", "$MBS is not known: it is set neither"},
+		{"bash options.sh", "launcher=torchrun nproc=unknown nnodes=unknown script=a.py", "$DISTRIBUTED is not known"},
 		{"bash nothing.sh", "launcher=unknown", ""},
 		{"bash broken.sh", "launcher=unknown", "broken.sh:1:10: reached EOF without closing quote"},
 		{"bash gone.sh", "launcher=unknown", "gone.sh: no such file"},
@@ -176,8 +176,8 @@ python merge.py
 		t.Run(tt.argv, func(t *testing.T) {
 			j := Read(Sources{Argv: words(tt.argv), Dir: dir, GPUs: 8, Versions: map[string]string{"transformers": "4.51.3"}})
 			check(t, j, tt.want)
-			if (tt.problem == "") != (len(j.Problems) == 0) || tt.problem != "" && !strings.Contains(j.Problems[0].Error(), tt.problem) {
-				t.Errorf("problems %v, want %q", j.Problems, tt.problem)
+			if (tt.problem == "") != (len(told(j)) == 0) || tt.problem != "" && !strings.Contains(told(j)[0].Error(), tt.problem) {
+				t.Errorf("problems %v, want %q", told(j), tt.problem)
 			}
 		})
 	}

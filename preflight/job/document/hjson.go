@@ -87,7 +87,7 @@ func (p *hjsonParser) skip() {
 
 func (p *hjsonParser) value(path string, depth int) (*Node, error) {
 	if depth > maxDepth {
-		return nil, fmt.Errorf("%s:%d: is nested more than %d levels deep; check that it is the right file", p.shown, p.line, maxDepth)
+		return nil, Ours(fmt.Errorf("%s:%d: is nested more than %d levels deep; check that it is the right file", p.shown, p.line, maxDepth))
 	}
 	n := &Node{Path: path, File: p.shown, Line: p.line}
 	var err error

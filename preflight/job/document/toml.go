@@ -147,7 +147,7 @@ func (p *tomlParser) pair(table *Node, expression *unstable.Node, depth int) err
 // value converts what stands right of =. Lists and tables have no place of their own in the tree and get that of their key.
 func (p *tomlParser) value(n *unstable.Node, path string, line, depth int) (*Node, error) {
 	if depth > maxDepth {
-		return nil, fmt.Errorf("%s:%d: is nested more than %d levels deep; check that it is the right file", p.shown, line, maxDepth)
+		return nil, Ours(fmt.Errorf("%s:%d: is nested more than %d levels deep; check that it is the right file", p.shown, line, maxDepth))
 	}
 	out := &Node{Path: path, File: p.shown, Line: line, Raw: string(n.Data)}
 	switch n.Kind {

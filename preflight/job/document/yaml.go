@@ -111,10 +111,10 @@ func (p *yamlParser) fail(at *yaml.Node, format string, args ...any) error {
 
 func (p *yamlParser) convert(n *yaml.Node, path string, depth int) (*Node, error) {
 	if p.count++; p.count > maxYAMLNodes {
-		return nil, p.fail(n, "has more than %d values when its aliases are written out; check that it is the right file", maxYAMLNodes)
+		return nil, Ours(p.fail(n, "has more than %d values when its aliases are written out; check that it is the right file", maxYAMLNodes))
 	}
 	if depth > maxDepth {
-		return nil, p.fail(n, "is nested more than %d levels deep; check that it is the right file", maxDepth)
+		return nil, Ours(p.fail(n, "is nested more than %d levels deep; check that it is the right file", maxDepth))
 	}
 	out := &Node{Path: path, File: p.shown, Line: n.Line}
 	var err error

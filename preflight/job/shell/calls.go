@@ -26,13 +26,7 @@ func (e *evaluator) call(c *syntax.CallExpr, s *syntax.Stmt) {
 		return
 	}
 	if body, ok := e.funcs[words[0]]; ok {
-		e.nested(func() {
-			params := e.params
-			e.params = words[1:]
-			e.statement(body)
-			e.params = params
-			e.returned()
-		})
+		e.nested(func() { e.function(body, words[1:]) })
 		return
 	}
 	if b, ok := builtins()[words[0]]; ok {
@@ -40,7 +34,33 @@ func (e *evaluator) call(c *syntax.CallExpr, s *syntax.Stmt) {
 		return
 	}
 	e.written(words, s)
-	e.record(words, prefix, s.Pos())
+	e.run(words, prefix, s)
+}
+
+// function follows the body of a function with parameters and local variables of its own.
+func (e *evaluator) function(body *syntax.Stmt, params []string) {
+	outer, locals := e.params, e.locals
+	e.params, e.locals = params, map[string]*variable{}
+	e.statement(body)
+	for name, before := range e.locals {
+		if delete(e.vars, name); before != nil {
+			e.vars[name] = *before
+		}
+	}
+	e.params, e.locals = outer, locals
+	e.returned()
+}
+
+// local makes a variable the function's own.
+func (e *evaluator) local(name string) {
+	if _, done := e.locals[name]; done || e.locals == nil {
+		return
+	}
+	e.locals[name] = nil
+	if v, ok := e.vars[name]; ok {
+		e.locals[name] = &v
+	}
+	e.vars[name] = variable{}
 }
 
 // written keeps a text that the script writes into a file: cat > FILE <<EOF, or tee FILE <<EOF. What a branch writes that may not run is
@@ -71,6 +91,7 @@ func (e *evaluator) written(words []string, s *syntax.Stmt) {
 // nested follows a body that may lead back to itself.
 func (e *evaluator) nested(follow func()) {
 	if e.calls >= maxCalls {
+		e.output.fail("functions and substitutions lead to each other more often than is followed")
 		return
 	}
 	e.calls++
@@ -90,7 +111,7 @@ func builtins() map[string]func(e *evaluator, words []string, prefix map[string]
 		"exit":   exit,
 		"return": leaves, "break": leaves, "continue": leaves,
 		"read":    readNames,
-		"mapfile": readNames, "readarray": readNames, "getopts": readNames,
+		"mapfile": readLines, "readarray": readLines,
 		"unset": func(e *evaluator, words []string, _ map[string]string, _ *syntax.Stmt) {
 			for _, name := range words[1:] {
 				e.vars[name] = variable{}
@@ -108,7 +129,7 @@ func builtins() map[string]func(e *evaluator, words []string, prefix map[string]
 		"command": prefixed, "builtin": prefixed,
 		"exec": func(e *evaluator, words []string, prefix map[string]string, s *syntax.Stmt) {
 			if len(words) > 1 { // without a program, exec only redirects
-				e.record(words[1:], prefix, s.Pos())
+				e.run(words[1:], prefix, s)
 				e.ended = true
 			}
 		},
@@ -135,46 +156,8 @@ func (e *evaluator) returned() {
 // prefixed is a builtin that only changes how the program behind it is looked up.
 func prefixed(e *evaluator, words []string, prefix map[string]string, s *syntax.Stmt) {
 	if len(words) > 1 && !strings.HasPrefix(words[1], "-") {
-		e.record(words[1:], prefix, s.Pos())
+		e.run(words[1:], prefix, s)
 	}
-}
-
-// readNames makes the variables unknown that a builtin fills from its input.
-func readNames(e *evaluator, words []string, _ map[string]string, s *syntax.Stmt) {
-	if name := words[len(words)-1]; words[0] == "read" && syntax.ValidName(name) {
-		if text, ok := e.input(s); ok {
-			if all := slices.Index(words, "-d"); all < 0 || words[all+1] != "" {
-				text, _, _ = strings.Cut(text, "\n")
-			}
-			e.assign(name, []string{strings.TrimSpace(text)}, false)
-			return
-		}
-	}
-	for _, name := range words[1:] {
-		if syntax.ValidName(name) {
-			e.assign(name, []string{gap(gapText, "$"+name, "$"+name+" is not known: it is read while the script runs ("+e.at(s.Pos())+")")}, false)
-		}
-	}
-}
-
-// input is the text that a script gives to a command with <<EOF or <<<.
-func (e *evaluator) input(s *syntax.Stmt) (string, bool) {
-	for _, r := range s.Redirs {
-		switch {
-		case r.Op == syntax.WordHdoc:
-			return e.text(r.Word), true
-		case r.Op != syntax.Hdoc && r.Op != syntax.DashHdoc:
-			continue
-		case r.Hdoc == nil:
-			return "", true
-		case r.Word.Lit() == "": // a quoted end: nothing in the text is expanded
-			return limited(r.Hdoc.Lit()), true
-		}
-		f := &fields{}
-		e.part(&syntax.DblQuoted{Parts: r.Hdoc.Parts}, f, true, false)
-		return limited(f.current.String()), true
-	}
-	return "", false
 }
 
 func (e *evaluator) changeDir(args []string) {
@@ -187,24 +170,42 @@ func (e *evaluator) changeDir(args []string) {
 	}
 }
 
-// setOptions follows set -a and set -- words.
+// setOptions follows set -a, set -u and set -- words.
 func (e *evaluator) setOptions(args []string) {
 	for i, a := range args {
-		switch a {
-		case "--":
+		switch {
+		case a == "--":
 			e.params = args[i+1:]
 			return
-		case "-a", "allexport":
-			e.all = true
-		case "+a":
-			e.all = false
+		case a == "allexport", a == "nounset": // behind -o
+			on := i > 0 && strings.HasPrefix(args[i-1], "-")
+			if a == "nounset" {
+				e.strict = on
+			} else {
+				e.all = on
+			}
+		case strings.HasPrefix(a, "-"), strings.HasPrefix(a, "+"):
+			if strings.Contains(a, "a") {
+				e.all = a[0] == '-'
+			}
+			if strings.Contains(a, "u") {
+				e.strict = a[0] == '-'
+			}
 		}
 	}
+}
+
+// settlesIn names scripts that prepare a shell or a Python environment, and no arguments of a training.
+func settlesIn(name string) bool {
+	return slices.Contains([]string{"activate", ".bashrc", "bashrc", ".bash_profile", ".profile", "profile", ".zshrc", "conda.sh", "mamba.sh", "modules.sh"}, path.Base(name))
 }
 
 // sourced follows a script that this one sources, one level deep. One that cannot be read changes nothing that is known: its
 // variables stay unset, which makes them unknown where they are used.
 func (e *evaluator) sourced(args []string) {
+	if len(args) > 0 && settlesIn(args[0]) {
+		return
+	}
 	if len(args) == 0 || e.in.Open == nil || e.file != e.in.Name {
 		e.blind = true
 		return

@@ -54,20 +54,23 @@ func (e *evaluator) verdict(s *syntax.Stmt) verdict {
 	case *syntax.TestClause:
 		v = e.test(c.X, 0)
 	case *syntax.ArithmCmd:
-		n, err := e.arithmetic(c.X, 0)
-		if e.forget(c); err != nil {
-			v = maybe
-		} else {
-			v = verdictOf(n != 0)
-		}
+		v = e.calculate(c, c.X)
 	case *syntax.BinaryCmd:
 		v = e.chain(c)
 	case *syntax.CallExpr:
-		if words, ok := e.testWords(c); ok {
+		switch words, ok := e.testWords(c); {
+		case ok && words[0] == "getopts":
+			v = e.getopts(words)
+		case ok:
 			v = e.testCommand(words)
-		} else {
+		default:
 			e.call(c, s)
+			if name := c.Args; len(name) > 0 && (name[0].Lit() == "echo" || name[0].Lit() == "printf") {
+				v = yes
+			}
 		}
+	case nil:
+		e.fileOnly(s)
 	default:
 		e.plain(s)
 	}
@@ -83,14 +86,23 @@ func (e *evaluator) testWords(c *syntax.CallExpr) ([]string, bool) {
 		return nil, false
 	}
 	switch name := c.Args[0].Lit(); name {
-	case "[", "test", "true", "false", ":":
+	case "[", "test", "true", "false", ":", "getopts":
 		var words []string
 		e.asked(func() { words = e.words(c.Args) })
+		for i := range words {
+			words[i] = e.emptied(words[i])
+		}
 		return words, true
-	case "getopts":
-		return []string{"false"}, len(e.params) == 0
 	}
 	return nil, false
+}
+
+// emptied is a word of a test as the shell makes it, unless a script that could not be read may have set what is set nowhere.
+func (e *evaluator) emptied(text string) string {
+	if e.blind {
+		return text
+	}
+	return without(text)
 }
 
 // asked expands words of a test. A variable that is set nowhere is empty there, which is what most tests ask about, unless a script that
@@ -227,7 +239,7 @@ func both(and bool, a, b verdict) verdict {
 func (e *evaluator) operand(x syntax.TestExpr) string {
 	text := ""
 	if w, ok := x.(*syntax.Word); ok {
-		e.asked(func() { text = e.text(w) })
+		e.asked(func() { text = e.emptied(e.text(w)) })
 	} else {
 		text = gap(gapText, "...", "this kind of test is not followed")
 	}

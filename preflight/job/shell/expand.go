@@ -28,8 +28,11 @@ func (e *evaluator) expansion(p syntax.WordPart) string {
 
 // parameter is the value of $x and ${x...}.
 func (e *evaluator) parameter(x *syntax.ParamExp) string {
-	if x.Param == nil || x.Excl || x.Names != 0 || x.Width {
-		return e.unknown(x, "an indirect expansion is not followed")
+	if x.Param == nil || x.Names != 0 || x.Width {
+		return e.unknown(x, "this kind of expansion is not followed")
+	}
+	if x.Excl {
+		return e.indirect(x)
 	}
 	value, set, ok := e.value(x)
 	if !ok {
@@ -57,6 +60,18 @@ func (e *evaluator) parameter(x *syntax.ParamExp) string {
 		return result
 	}
 	return e.unknown(x, "this kind of expansion is not followed")
+}
+
+// indirect is ${!NAME}: the variable whose name another one holds.
+func (e *evaluator) indirect(x *syntax.ParamExp) string {
+	plain := *x
+	plain.Excl = false
+	name, set, ok := e.value(&plain)
+	if !ok || !set || !syntax.ValidName(name) || x.Index != nil || name == x.Param.Value {
+		return e.unknown(x, "this indirect expansion is not followed")
+	}
+	plain.Param = &syntax.Lit{ValuePos: x.Param.ValuePos, ValueEnd: x.Param.ValueEnd, Value: name}
+	return e.parameter(&plain)
 }
 
 // value finds what a parameter holds; ok is false for those that only a running shell knows.
@@ -92,6 +107,8 @@ func (e *evaluator) value(x *syntax.ParamExp) (value string, set, ok bool) {
 		return "", false, true
 	case everyItem(x.Index):
 		return strings.Join(v.items, " "), true, true
+	case v.keyed:
+		return v.item(e.key(x.Index))
 	case x.Index != nil:
 		var err error
 		if index, err = e.arithmetic(x.Index, 0); err != nil {
@@ -112,6 +129,11 @@ func (e *evaluator) length(x *syntax.ParamExp, value string, set bool) string {
 		return strconv.Itoa(len(e.params))
 	}
 	if everyItem(x.Index) {
+		for _, item := range e.lookUp(x.Param.Value).items {
+			if why, _ := Unknown(item); Several(item) {
+				return gap(gapText, source(x), why)
+			}
+		}
 		return strconv.Itoa(len(e.lookUp(x.Param.Value).items))
 	}
 	if why, unknown := Unknown(value); unknown {
@@ -126,6 +148,9 @@ func (e *evaluator) length(x *syntax.ParamExp, value string, set bool) string {
 // fallback follows ${x:-word} and its relatives; done is false for operators that edit the value. A given parameter that is empty
 // counts as unset for the forms with a colon.
 func (e *evaluator) fallback(x *syntax.ParamExp, value string, set bool) (result string, done bool) {
+	if empty := without(value) == "" && value != ""; empty && e.in.Here && set {
+		value = ""
+	}
 	positional := len(x.Param.Value) > 0 && x.Param.Value[0] >= '1' && x.Param.Value[0] <= '9'
 	present := set && (!positional || value != "")
 	op := x.Exp.Op

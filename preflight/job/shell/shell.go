@@ -33,7 +33,13 @@ type Input struct {
 	Dir    string   // the working directory in which the script starts; cd changes it
 	// Getenv reads the environment; set is false for a variable that does not exist.
 	Getenv func(name string) (value string, set bool)
-	// Open reads a script that this one sources; nil: sourced scripts are not followed.
+	// Here: the script runs in this environment, so that a variable which is set nowhere is empty when a default is asked for.
+	Here bool
+	// CPUs is how many this machine has; 0: not known. GPUs is how many a list of CUDA_VISIBLE_DEVICES leaves of those that are there, or all
+	// of them when none is set.
+	CPUs int
+	GPUs func(list string, set bool) (count int, known bool)
+	// Open reads a script that this one sources, or a file that it reads; nil: there are none.
 	Open func(path string) ([]byte, error)
 	// Begin is called with the #SBATCH lines before the first command, for what they change in the environment; nil: nobody asks.
 	Begin func([]Directive)
@@ -57,6 +63,8 @@ type Command struct {
 	Line int
 	// Branch says why the command may not run: "in the if of run.sh:7"; "" when it does.
 	Branch string
+	// Unset are the reasons of what whoever reads the command took for empty in its words.
+	Unset []string
 }
 
 // Origin is where the command stands.
@@ -179,7 +187,9 @@ func directives(data []byte) []Directive {
 // A variable is a shell variable; a scalar has one item.
 type variable struct {
 	items    []string
+	keys     []string // of an associative array, one for each item
 	array    bool
+	keyed    bool // it is an associative array
 	set      bool
 	exported bool
 }
@@ -201,8 +211,14 @@ type evaluator struct {
 	// testing: words of a test are expanded, in which a variable that is set nowhere is empty. blind: a script that might set variables
 	// could not be read.
 	testing, blind bool
-	calls          int
-	steps          int
+	strict         bool // set -u
+	// locals are the variables of the function that is followed, as they were outside of it; nil outside functions.
+	locals map[string]*variable
+	output *output // what a substitution writes; nil: commands are recorded
+	stdin  *output // the left side of a pipe
+	option int     // where getopts stands within a word of several options
+	calls  int
+	steps  int
 }
 
 // spend counts work and reports whether nothing more is to be followed: the script has ended, or has had its share.

@@ -42,7 +42,9 @@ func (e *evaluator) plain(s *syntax.Stmt) {
 	case *syntax.CaseClause:
 		e.match(c)
 	case *syntax.LetClause:
-		e.forget(c)
+		for _, x := range c.Exprs {
+			e.calculate(c, x)
+		}
 	}
 }
 
@@ -61,6 +63,10 @@ func (e *evaluator) chain(c *syntax.BinaryCmd) verdict {
 		e.either("what follows "+c.Op.String()+" in "+e.at(c.Y.Pos()), [][]*syntax.Stmt{{c.Y}}, false)
 		return maybe
 	default: // each side of a pipe is a shell of its own
+		if e.output != nil {
+			e.pipe(c)
+			return program
+		}
 		e.apart(func() { e.statement(c.X) })
 		e.apart(func() { e.statement(c.Y) })
 		return program
@@ -139,6 +145,10 @@ func (e *evaluator) either(where string, branches [][]*syntax.Stmt, one bool) {
 	if outer == "" {
 		e.branch = "in " + where
 	}
+	before := 0
+	if e.output != nil {
+		before = e.output.text.Len()
+	}
 	var outcomes []map[string]variable
 	if !one {
 		outcomes = append(outcomes, maps.Clone(e.vars))
@@ -151,6 +161,9 @@ func (e *evaluator) either(where string, branches [][]*syntax.Stmt, one bool) {
 		})
 	}
 	e.branch = outer
+	if e.output != nil && e.output.text.Len() > before {
+		e.output.fail("it is written in " + where)
+	}
 	if len(outcomes) == 0 { // every branch ends the script
 		e.ended = true
 		return
@@ -192,7 +205,7 @@ func (e *evaluator) join(name, where string, outcomes []map[string]variable) {
 	}
 	unknown := gap(gapText, "$"+name, "$"+name+" is not known: it is set in "+where)
 	if array {
-		e.vars[name] = variable{items: append(slices.Clone(common), withKind(unknown, gapWords)), array: true, set: true, exported: exported}
+		e.vars[name] = variable{items: append(slices.Clone(common), withKind(unknown, asWords)), array: true, set: true, exported: exported}
 		return
 	}
 	e.vars[name] = variable{items: []string{commonWords(name, lookUp, outcomes) + unknown}, set: true, exported: exported}
@@ -231,7 +244,7 @@ func commonWords(name string, lookUp func(map[string]variable) variable, outcome
 }
 
 func same(a, b variable) bool {
-	if len(a.items) != len(b.items) || a.set != b.set || a.exported != b.exported {
+	if len(a.items) != len(b.items) || !slices.Equal(a.keys, b.keys) || a.set != b.set || a.exported != b.exported {
 		return false
 	}
 	for i := range a.items {
@@ -240,158 +253,4 @@ func same(a, b variable) bool {
 		}
 	}
 	return true
-}
-
-// loop follows the body of a for once, with a variable that is known only when there is one value for it.
-func (e *evaluator) loop(c *syntax.ForClause) {
-	where := "the loop of " + e.at(c.Pos())
-	if words, ok := c.Loop.(*syntax.WordIter); ok {
-		items := e.words(words.Items)
-		value := gap(gapText, "$"+words.Name.Value, "$"+words.Name.Value+" is not known: it changes in "+where)
-		if len(items) == 1 {
-			value = items[0]
-		}
-		e.assign(words.Name.Value, []string{value}, false)
-	}
-	e.either(where, [][]*syntax.Stmt{c.Do}, false)
-	e.leave = ""
-}
-
-// maxRounds bounds how often a while is followed; those that take words off the command line need one round a word.
-const maxRounds = 200
-
-// while follows a loop round by round as long as its condition is known, and otherwise its body as what may run.
-func (e *evaluator) while(c *syntax.WhileClause) {
-	vars, params, commands := maps.Clone(e.vars), e.params, len(e.script.Commands)
-	doubt := e.doubt
-	e.doubt = false
-	done := e.rounds(c)
-	e.leave, e.doubt = "", doubt || !done && e.doubt
-	if done {
-		return
-	}
-	e.vars, e.params, e.script.Commands = vars, params, e.script.Commands[:commands]
-	e.condition(c.Cond)
-	e.either("the loop of "+e.at(c.Pos()), [][]*syntax.Stmt{c.Do}, false)
-	e.leave = ""
-}
-
-// rounds reports whether the loop could be followed to its end.
-func (e *evaluator) rounds(c *syntax.WhileClause) bool {
-	for range maxRounds {
-		v := e.condition(c.Cond)
-		if c.Until {
-			v = v.not()
-		}
-		if v != yes {
-			return v == no
-		}
-		e.statements(c.Do)
-		if e.doubt || e.steps > maxSteps {
-			return false
-		}
-		if e.ended || e.leave == "break" || e.leave == "return" {
-			return true
-		}
-		e.leave = ""
-	}
-	return false
-}
-
-// forget makes the variables unknown that an arithmetic command changes.
-func (e *evaluator) forget(c syntax.Command) {
-	syntax.Walk(c, func(n syntax.Node) bool {
-		var target syntax.ArithmExpr
-		switch n := n.(type) {
-		case *syntax.UnaryArithm:
-			if n.Op == syntax.Inc || n.Op == syntax.Dec {
-				target = n.X
-			}
-		case *syntax.BinaryArithm:
-			if strings.HasSuffix(n.Op.String(), "=") {
-				target = n.X
-			}
-		}
-		if w, ok := target.(*syntax.Word); ok && w.Lit() != "" {
-			e.assign(w.Lit(), []string{e.unknown(w, "it is computed")}, false)
-		}
-		return true
-	})
-}
-
-// declare follows export, declare, local, readonly and typeset.
-func (e *evaluator) declare(c *syntax.DeclClause) {
-	export := c.Variant.Value == "export"
-	for _, a := range c.Args {
-		if a.Naked && a.Name == nil { // an option, or words that expand to assignments
-			for _, word := range e.words([]*syntax.Word{a.Value}) {
-				if strings.HasPrefix(word, "-") {
-					export = export || strings.Contains(word, "x")
-				} else if name, value, ok := strings.Cut(word, "="); ok {
-					e.assign(name, []string{value}, false)
-					e.export(name, export)
-				}
-			}
-			continue
-		}
-		if !a.Naked {
-			e.set(a)
-		}
-		e.export(a.Name.Value, export)
-	}
-}
-
-func (e *evaluator) export(name string, export bool) {
-	v := e.lookUp(name)
-	v.exported = v.exported || export
-	e.vars[name] = v
-}
-
-// set follows one assignment.
-func (e *evaluator) set(a *syntax.Assign) {
-	name := a.Name.Value
-	before := e.lookUp(name)
-	if a.Array != nil {
-		items := e.array(a.Array)
-		if a.Append {
-			items = append(append([]string(nil), before.items...), items...)
-		}
-		e.assign(name, items, true)
-		return
-	}
-	value := e.text(a.Value)
-	items := append([]string(nil), before.items...)
-	switch {
-	case a.Index != nil:
-		index, err := e.arithmetic(a.Index, 0)
-		if err != nil || index < 0 || index > int64(len(items)) {
-			e.assign(name, []string{gap(gapText, "$"+name, "$"+name+" is not known: this array is not followed ("+e.at(a.Pos())+")")}, true)
-			return
-		}
-		if index == int64(len(items)) {
-			items = append(items, "")
-		}
-		if a.Append {
-			value = items[index] + value
-		}
-		items[index] = limited(value)
-		e.assign(name, items, true)
-	case a.Append && before.set && len(items) > 0:
-		items[0] = limited(items[0] + value)
-		e.assign(name, items, before.array)
-	default:
-		e.assign(name, []string{value}, false)
-	}
-}
-
-// array expands the items of an array; one with keys or indexes is not followed.
-func (e *evaluator) array(a *syntax.ArrayExpr) []string {
-	var words []*syntax.Word
-	for _, item := range a.Elems {
-		if item.Index != nil || item.Value == nil {
-			return []string{e.unknown(a, "an array with indexes is not followed")}
-		}
-		words = append(words, item.Value)
-	}
-	return e.words(words)
 }

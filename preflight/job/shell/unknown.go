@@ -10,7 +10,19 @@ const (
 	// gapText stands for text within one word, gapWords for an unquoted expansion that may be any number of words.
 	gapText  = 't'
 	gapWords = 'w'
+	// gapUnset and gapUnsetWords are the same for a variable that is set nowhere: the shell would put nothing there.
+	gapUnset      = 'u'
+	gapUnsetWords = 'v'
 )
+
+// asText and asWords turn a kind of gap into the one within a word, and into the one of an unquoted expansion.
+func asText(kind byte) byte {
+	return map[byte]byte{gapWords: gapText, gapUnsetWords: gapUnset, gapText: gapText, gapUnset: gapUnset}[kind]
+}
+
+func asWords(kind byte) byte {
+	return map[byte]byte{gapText: gapWords, gapUnset: gapUnsetWords, gapWords: gapWords, gapUnsetWords: gapUnsetWords}[kind]
+}
 
 func gap(kind byte, source, why string) string {
 	clean := strings.NewReplacer(string(gapEdge), "", string(gapMiddle), "")
@@ -34,11 +46,51 @@ func Unknown(word string) (why string, unknown bool) {
 	return why, unknown
 }
 
+// Reasons are those of all parts of a word that are not known.
+func Reasons(word string) []string {
+	var list []string
+	for {
+		_, _, _, why, after, found := nextGap(word)
+		if !found {
+			return list
+		}
+		list, word = append(list, why), after
+	}
+}
+
 // Several reports whether a word may stand for any number of words, options among them: it begins with an unquoted expansion that is
 // not known.
 func Several(word string) bool {
 	before, kind, _, _, _, found := nextGap(word)
-	return found && before == "" && kind == gapWords
+	return found && before == "" && asWords(kind) == kind
+}
+
+// Empty is a word as the shell makes it: nothing stands where a variable is set nowhere. vanishes: the word is unquoted and nothing else, so
+// that it is no word at all. unset are the reasons of what was taken for empty; with none, text is the word as it was.
+func Empty(word string) (text string, vanishes bool, unset []string) {
+	var out strings.Builder
+	vanishes = true
+	for {
+		before, kind, source, why, after, found := nextGap(word)
+		out.WriteString(before)
+		vanishes = vanishes && before == ""
+		if !found {
+			return out.String(), vanishes && len(unset) > 0, unset
+		}
+		if kind == gapUnset || kind == gapUnsetWords {
+			unset = append(unset, why)
+		} else {
+			out.WriteString(gap(kind, source, why))
+		}
+		vanishes = vanishes && kind == gapUnsetWords
+		word = after
+	}
+}
+
+// without is a text without what is set nowhere.
+func without(text string) string {
+	text, _, _ = Empty(text)
+	return text
 }
 
 // Plain is a word as people read it, with the source text in place of what is not known.
@@ -55,16 +107,16 @@ func Plain(word string) string {
 	}
 }
 
-// withKind gives every gap of a text one kind.
-func withKind(text string, kind byte) string {
+// withKind changes the kind of every gap of a text.
+func withKind(text string, change func(kind byte) byte) string {
 	var out strings.Builder
 	for {
-		before, _, source, why, after, found := nextGap(text)
+		before, kind, source, why, after, found := nextGap(text)
 		out.WriteString(before)
 		if !found {
 			return out.String()
 		}
-		out.WriteString(gap(kind, source, why))
+		out.WriteString(gap(change(kind), source, why))
 		text = after
 	}
 }

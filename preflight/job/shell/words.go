@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"os/user"
 	"path"
-	"slices"
+	"strconv"
 	"strings"
 
+	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
 )
 
@@ -34,7 +35,7 @@ func (f *fields) end() {
 // split appends the value of an unquoted expansion: blanks outside gaps end words.
 func (f *fields) split(text string) {
 	for text != "" {
-		before, _, source, why, after, found := nextGap(text)
+		before, kind, source, why, after, found := nextGap(text)
 		for len(before) > 0 {
 			blank := strings.IndexAny(before, " \t\n")
 			if blank < 0 {
@@ -48,7 +49,7 @@ func (f *fields) split(text string) {
 			before = before[blank+1:]
 		}
 		if found {
-			f.add(gap(gapWords, source, why))
+			f.add(gap(asWords(kind), source, why))
 		}
 		text = after
 	}
@@ -62,17 +63,70 @@ func (e *evaluator) words(list []*syntax.Word) []string {
 			break
 		}
 		if braces := *w; syntax.SplitBraces(&braces) && expands(&braces) {
-			all = append(all, withKind(e.unknown(w, "a brace expansion is not followed"), gapWords))
+			if !bounded(&braces) {
+				all = append(all, withKind(e.unknown(w, "this brace expansion is not followed"), asWords))
+				continue
+			}
+			for _, one := range expand.Braces(&braces) {
+				all = append(all, e.fields(one)...)
+			}
 			continue
 		}
-		f := &fields{}
-		for i, part := range w.Parts {
-			e.part(part, f, false, i == 0)
-		}
-		f.end()
-		all = append(all, f.done...)
+		all = append(all, e.fields(w)...)
 	}
 	return all
+}
+
+// fields expands one word into those that it stands for.
+func (e *evaluator) fields(w *syntax.Word) []string {
+	if e.spend(1) {
+		return nil
+	}
+	f := &fields{}
+	for i, part := range w.Parts {
+		e.part(part, f, false, i == 0)
+	}
+	f.end()
+	return f.done
+}
+
+// maxBraces bounds the words for which braces may stand.
+const maxBraces = 500
+
+// bounded reports whether braces stand for few words: those within each other, and sequences of small numbers, multiply.
+func bounded(w *syntax.Word) bool {
+	count := 1
+	for _, part := range w.Parts {
+		b, ok := part.(*syntax.BraceExp)
+		if !ok {
+			continue
+		}
+		for _, element := range b.Elems {
+			if !bounded(element) {
+				return false
+			}
+			n, err := strconv.Atoi(element.Lit())
+			if b.Sequence && (err != nil || n > maxBraces || n < -maxBraces) {
+				return false
+			}
+			for _, inner := range element.Parts {
+				if _, nested := inner.(*syntax.BraceExp); nested {
+					return false
+				}
+			}
+		}
+		if size := len(b.Elems); b.Sequence {
+			first, _ := strconv.Atoi(b.Elems[0].Lit())
+			last, _ := strconv.Atoi(b.Elems[1].Lit())
+			count *= max(first, last) - min(first, last) + 1
+		} else {
+			count *= size
+		}
+		if count > maxBraces {
+			return false
+		}
+	}
+	return true
 }
 
 // expands reports whether braces stand for several words: {a,b} and {1..3}, but not {a}.
@@ -94,7 +148,7 @@ func (e *evaluator) text(w *syntax.Word) string {
 	for i, part := range w.Parts {
 		e.part(part, f, true, i == 0)
 	}
-	return limited(withKind(strings.Join(append(f.done, f.current.String()), " "), gapText))
+	return limited(withKind(strings.Join(append(f.done, f.current.String()), " "), asText))
 }
 
 func limited(text string) string {
@@ -133,7 +187,10 @@ func (e *evaluator) part(p syntax.WordPart, f *fields, quoted, first bool) {
 					if i > 0 {
 						f.end()
 					}
-					f.add(withKind(item, gapText))
+					if joined(inner) {
+						item = withKind(item, asText)
+					}
+					f.add(item)
 				}
 				if len(items) == 0 && len(p.Parts) == 1 && f.current.Len() == 0 {
 					f.open = false // "$@" without parameters is no word at all
@@ -167,22 +224,56 @@ func (e *evaluator) part(p syntax.WordPart, f *fields, quoted, first bool) {
 // list is the value of what expands to several words: $@, $*, ${A[@]}, ${A[@]:-...} not among them.
 func (e *evaluator) list(p syntax.WordPart) ([]string, bool) {
 	x, ok := p.(*syntax.ParamExp)
-	if !ok || x.Excl || x.Length || x.Slice != nil || x.Repl != nil || x.Exp != nil || x.Param == nil {
+	if !ok || x.Length || x.Repl != nil || x.Exp != nil || x.Param == nil {
 		return nil, false
 	}
 	if x.Param.Value == "@" || x.Param.Value == "*" {
 		e.spend(len(e.params))
-		return e.params, true
+		return e.items(x, append([]string{e.in.Script}, e.params...), 1)
 	}
 	if !everyItem(x.Index) {
 		return nil, false
 	}
 	v := e.lookUp(x.Param.Value)
-	if !v.set {
-		return []string{e.unset(x)}, true
-	}
 	e.spend(len(v.items))
-	return v.items, true
+	switch {
+	case !v.set:
+		return []string{withKind(e.unset(x), asWords)}, !x.Excl
+	case x.Excl:
+		return v.keys, v.keyed
+	}
+	return e.items(x, v.items, 0)
+}
+
+// items are those of a list that ${@:2} or ${A[@]:1:3} takes; without a slice, all from the first one.
+func (e *evaluator) items(x *syntax.ParamExp, list []string, first int) ([]string, bool) {
+	if x.Excl {
+		return nil, false
+	}
+	if x.Slice == nil {
+		return list[first:], true
+	}
+	from, err := e.arithmetic(x.Slice.Offset, 0)
+	size := int64(len(list))
+	if from < 0 {
+		from += size
+	}
+	to := size
+	if x.Slice.Length != nil && err == nil {
+		var length int64
+		if length, err = e.arithmetic(x.Slice.Length, 0); length < size {
+			to = min(size, from+length)
+		}
+	}
+	for _, item := range list {
+		if Several(item) { // nobody knows which item stands where
+			return []string{withKind(e.unknown(x, "the list is not known"), asWords)}, true
+		}
+	}
+	if err != nil || from < 0 || from > size || to < from {
+		return nil, err == nil
+	}
+	return list[from:to], true
 }
 
 // joined reports "$*" and "${A[*]}", which in quotes are one word.
@@ -264,71 +355,31 @@ func (e *evaluator) unknown(node syntax.Node, why string) string {
 }
 
 func (e *evaluator) unset(x *syntax.ParamExp) string {
-	if e.testing {
-		return ""
-	}
-	return e.unknown(x, "it is set neither in the script nor in the environment")
-}
-
-// substitution follows the few command substitutions that only work on text: where a script finds its own folder.
-func (e *evaluator) substitution(x *syntax.CmdSubst) string {
-	const why = "it is the output of a command, and nothing is run"
-	if folder, ok := e.folder(x.Stmts); ok {
-		return folder
-	}
-	if len(x.Stmts) != 1 {
-		return e.unknown(x, why)
-	}
-	stmt := x.Stmts[0]
-	words := slices.DeleteFunc(e.simple(stmt), func(word string) bool { return word == "--" })
 	switch {
-	case len(words) == 2 && words[0] == "dirname":
-		return path.Dir(words[1])
-	case len(words) == 2 && words[0] == "basename":
-		return path.Base(words[1])
-	case len(words) == 2 && (words[0] == "realpath" || words[0] == "readlink") || len(words) == 3 && words[0] == "readlink" && words[1] == "-f":
-		return join(e.dir, words[len(words)-1])
-	case len(words) >= 2 && words[0] == "echo" && !strings.HasPrefix(words[1], "-"):
-		return strings.Join(words[1:], " ")
-	case isPwd(words):
-		return join(e.dir, ".")
+	case e.testing:
+		return ""
+	case e.strict:
+		return e.unknown(x, "it is not set, and set -u ends the script there")
+	case e.blind:
+		return e.unknown(x, "it is set neither in the script nor in the environment, and a script that may set it could not be read")
+	case x.Param == nil || byLauncher(x.Param.Value):
+		return e.unknown(x, "the scheduler or launcher sets it")
 	}
-	return e.unknown(x, why)
+	return withKind(e.unknown(x, "it is set neither in the script nor in the environment"), func(byte) byte { return gapUnset })
 }
 
-// folder follows cd FOLDER && pwd, also with ; in between and what the two may carry (cd -- FOLDER >/dev/null 2>&1; pwd -P).
-func (e *evaluator) folder(list []*syntax.Stmt) (string, bool) {
-	if len(list) == 1 {
-		if chain, ok := list[0].Cmd.(*syntax.BinaryCmd); ok && chain.Op == syntax.AndStmt {
-			list = []*syntax.Stmt{chain.X, chain.Y}
+// byLauncher names variables that are set where the command really runs, whatever the environment says here.
+func byLauncher(name string) bool {
+	for _, prefix := range []string{"SLURM_", "OMPI_", "PMI_", "PMIX_", "PALS_", "FLUX_", "MV2_", "PBS_", "LSB_"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
 		}
 	}
-	if len(list) != 2 {
-		return "", false
+	switch name {
+	case "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT":
+		return true
 	}
-	cd := slices.DeleteFunc(e.simple(list[0]), func(word string) bool { return word == "--" || word == "-P" || word == "-L" })
-	if len(cd) != 2 || cd[0] != "cd" || cd[1] == "-" || !isPwd(e.simple(list[1])) {
-		return "", false
-	}
-	return join(e.dir, cd[1]), true
-}
-
-func isPwd(words []string) bool {
-	return len(words) == 1 && words[0] == "pwd" || len(words) == 2 && words[0] == "pwd" && (words[1] == "-P" || words[1] == "-L")
-}
-
-// simple is the command of a statement when it is nothing but words; nil otherwise.
-func (e *evaluator) simple(stmt *syntax.Stmt) []string {
-	call, ok := stmt.Cmd.(*syntax.CallExpr)
-	if !ok || len(call.Assigns) > 0 || stmt.Negated || stmt.Background {
-		return nil
-	}
-	for _, redirect := range stmt.Redirs {
-		if redirect.Op != syntax.RdrOut && redirect.Op != syntax.DplOut && redirect.Op != syntax.RdrAll { // 2>/dev/null, >/dev/null 2>&1
-			return nil
-		}
-	}
-	return e.words(call.Args)
+	return false
 }
 
 // join resolves a path against a folder, which may be "" for the reader's own.
