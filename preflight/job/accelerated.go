@@ -17,7 +17,11 @@ func (r *reader) accelerated() bool {
 
 // onVariable reads a variable that turns something on.
 func (r *reader) onVariable(name string) bool {
-	on, ok := document.ParseBool(r.getenv(name))
+	text := r.getenv(name)
+	if why, unknown := shell.Unknown(text); unknown && r.open == "" { // it may decide anything
+		r.open = why
+	}
+	on, ok := document.ParseBool(text)
 	return ok && on
 }
 
@@ -96,7 +100,7 @@ func (r *reader) namedDeepSpeed(file sourced) (*document.Node, bool) {
 	}
 	if err != nil {
 		r.unusable(fmt.Errorf("DeepSpeed configuration (%s): %w", file.origin, err))
-		r.lostSharding("the DeepSpeed configuration could not be read")
+		r.lostDeepSpeed()
 		return nil, false
 	}
 	fields := doc.Value.(map[string]*document.Node)

@@ -73,9 +73,9 @@ func (p *argparser) consume(args []string) ([]string, error) {
 		if word == "--" {
 			return args[1:], nil
 		}
-		if shell.Several(word) {
+		if shell.Whole(word) && !onlyScript(args) {
 			p.command.open, _ = shell.Unknown(word)
-			args = args[1:]
+			args = p.skip(args)
 			continue
 		}
 		match, value, attached, err := p.match(word)
@@ -88,6 +88,9 @@ func (p *argparser) consume(args []string) ([]string, error) {
 		case isOption(word):
 			args = p.pass(args)
 		default:
+			if why, _ := shell.Unknown(word); shell.Whole(word) { // the script, or an option
+				p.command.open = why
+			}
 			return args, nil
 		}
 		if err != nil {
@@ -192,8 +195,18 @@ func (o *option) check(value string) error {
 // pass skips an option that is not in the table: torch gains some every year. The word after it is taken for its value unless
 // it looks like the script, so that neither kind of new option hides the script.
 func (p *argparser) pass(args []string) []string {
+	p.command.passed = append(p.command.passed, args[0])
+	return p.skip(args)
+}
+
+// onlyScript reports whether a word that is not known can only be the script: no other stands behind it.
+func onlyScript(args []string) bool {
+	return !slices.ContainsFunc(args[1:], func(word string) bool { return strings.HasSuffix(word, ".py") || word == "-m" || word == "--module" })
+}
+
+// skip leaves out an option that is not known, with the word behind it unless that looks like the script.
+func (p *argparser) skip(args []string) []string {
 	word, rest := args[0], args[1:]
-	p.command.passed = append(p.command.passed, word)
 	if strings.Contains(word, "=") || len(rest) < 2 || isOption(rest[0]) || strings.HasSuffix(rest[0], ".py") {
 		return rest
 	}

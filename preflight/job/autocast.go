@@ -36,6 +36,8 @@ func (r *reader) deriveAutocast() {
 	case j.Method.Value != "full" || !j.ParamDtype.Known:
 	case j.ParamDtype.Value == j.Precision.Value:
 		j.Autocast.Offer(false, "computes in the dtype of the weights: "+j.Precision.Origin)
+	case !j.Sharding.Known && j.ParamDtype.Value == "fp32" && r.uncertain != "":
+		j.Autocast.Unknown("sharding: " + j.Sharding.Origin)
 	case strings.HasPrefix(j.Sharding.Value, "fsdp"):
 		j.Autocast.Offer(false, "FSDP casts the weights that it gathers")
 	default:

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"oomguard/preflight/job/document"
+	"oomguard/preflight/job/shell"
 )
 
 // A configuration is a framework's own document with the overrides of the command line laid over it. Its methods read one value each,
@@ -17,6 +18,7 @@ type configuration struct {
 	r        *reader
 	doc      *document.Node
 	fallback string // origin of defaults: "default of torchtune 0.6.1"
+	opens    bool   // a value that is not known may decide more than its own setting
 }
 
 // find is the first spelling that is present and not null.
@@ -93,6 +95,9 @@ func read[T any](c *configuration, fallback T, paths []string, value func(*docum
 		return Setting[T]{Value: fallback, Known: true, Origin: c.fallback}
 	}
 	v, err := value(n)
+	if text, isText := n.Value.(string); isText && c.opens && c.r.open == "" {
+		c.r.open, _ = shell.Unknown(text)
+	}
 	if err != nil {
 		c.r.unread(err)
 		return Setting[T]{Origin: fmt.Sprintf("%s could not be read in %s", n.Path, n.Origin())}

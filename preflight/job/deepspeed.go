@@ -81,7 +81,7 @@ func (r *reader) readDeepSpeed() {
 	}
 	if err != nil {
 		r.unusable(fmt.Errorf("DeepSpeed configuration: %w", err))
-		r.lostSharding("the DeepSpeed configuration could not be read")
+		r.lostDeepSpeed()
 		return
 	}
 	if len(problems) > 0 && !r.accelerated() { // runtime/config_utils.py, dict_raise_error_on_duplicate_keys
@@ -112,7 +112,7 @@ func (r *reader) deepspeedDocument(a argument) (*document.Node, []error, error) 
 // read the same file as strict JSON.
 func (r *reader) deepspeedText(word string) (*document.Node, []error, error) {
 	if why, unknown := shell.Unknown(word); unknown {
-		return nil, nil, errors.New(why)
+		return nil, nil, document.Ours(errors.New(why))
 	}
 	if data, ok := document.Encoded(word); ok && !isFile(r.path(word)) {
 		return document.JSON(data, "base64 on the command line")
@@ -125,6 +125,16 @@ func (r *reader) deepspeedText(word string) (*document.Node, []error, error) {
 		return nil, nil, err
 	}
 	return document.HJSON(data, word)
+}
+
+// lostDeepSpeed keeps weaker sources away too: the configuration decides, and nobody can see it.
+func (r *reader) lostDeepSpeed() {
+	const why = "the DeepSpeed configuration could not be read"
+	r.lostSharding(why)
+	j := r.job
+	for _, f := range []fact{&j.Sharding, &j.Offload, &j.Precision, &j.ParamDtype, &j.BaseDtype, &j.MasterFP32, &j.Autocast, &j.DeepSpeed} {
+		f.Withhold(why)
+	}
 }
 
 // lostSharding keeps defaults away from what an unreadable or unnamed configuration decides.

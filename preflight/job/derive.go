@@ -230,6 +230,11 @@ func (r *reader) offerLoRA() {
 	}
 	r.defaultTargets()
 	saved := p.saved()
+	for _, part := range []Named{p.r.named("r"), p.alpha.named("alpha"), p.dropout.named("dropout"), p.targets.named("targets")} {
+		if !part.Known && (strings.Contains(part.Origin, "is not known") || strings.Contains(part.Origin, "could not be read")) { // a default would stand in for it
+			r.job.LoRA.Withhold(part.Origin)
+		}
+	}
 	var origins []string
 	for _, part := range []Named{p.r.named("r"), p.alpha.named("alpha"), p.dropout.named("dropout"), p.targets.named("targets"), saved.named("modules_to_save")} {
 		origin := part.Origin

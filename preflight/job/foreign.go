@@ -34,7 +34,7 @@ func (r *reader) shownScript() string {
 // DeepSpeed's engine reads.
 func recogniseNativeDeepSpeed(r *reader) (family, bool) {
 	file, given := optionWord(r.job.ScriptArgs, "deepspeed-config")
-	f := family{framework: "deepspeed", task: taskInName(r.job.Script.Value), origin: "arguments of a native DeepSpeed script"}
+	f := family{framework: "deepspeed", task: taskInName(r.job.Script.Value), byArguments: true, origin: "arguments of a native DeepSpeed script"}
 	f.only = func() fieldSet {
 		fields := universalFields()
 		fields[wordArgument] += " " + strings.Join(sequenceArguments(), " ")

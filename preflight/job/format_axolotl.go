@@ -41,7 +41,7 @@ func (r *reader) readAxolotlYAML() {
 		return
 	}
 	r.args = map[string]argument{}
-	a := &axolotl{&configuration{r: r, doc: doc, fallback: "default of " + r.installed("axolotl")}, r.job}
+	a := &axolotl{&configuration{r: r, doc: doc, fallback: "default of " + r.installed("axolotl"), opens: true}, r.job}
 	a.names()
 	a.batch()
 	a.task()

@@ -78,6 +78,7 @@ func (r *reader) readLightning() {
 		return
 	}
 	if arguments.lost {
+		r.startsProcesses(Setting[int]{Origin: "a configuration of Lightning could not be read"}, Setting[int]{Origin: "a configuration of Lightning could not be read"})
 		r.lost("a configuration of Lightning could not be read")
 		return
 	}

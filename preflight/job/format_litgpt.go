@@ -152,7 +152,7 @@ func (r *reader) litgptAdapter(c *configuration, command string, precision Setti
 	j.Method.Offer(method, "command "+command)
 	rank, alpha, dropout := c.size(8, "lora_r"), c.number(16, "lora_alpha"), c.fraction(0.05, "lora_dropout")
 	if !rank.Known || !alpha.Known || !dropout.Known {
-		j.LoRA.Unknown("an argument of LoRA could not be read")
+		j.LoRA.Withhold("an argument of LoRA could not be read")
 		return
 	}
 	var targets []string

@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -70,7 +71,7 @@ func (m *megatron) words(words []string) {
 	for len(words) > 0 {
 		word := words[0]
 		words = words[1:]
-		if shell.Several(word) {
+		if shell.Whole(word) {
 			m.open, _ = shell.Unknown(word)
 			continue
 		}
@@ -100,6 +101,9 @@ func (m *megatron) words(words []string) {
 				words = words[1:]
 			}
 			continue
+		}
+		if why, unknown := shell.Unknown(a.text); unknown && name != "micro_batch_size" && name != "global_batch_size" && !slices.Contains(strings.Fields(scriptFields), name) {
+			m.open = why // it may decide the model, and what else has to be given
 		}
 		m.args[name] = a
 	}

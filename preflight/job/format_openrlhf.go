@@ -100,6 +100,7 @@ func (o *openrlhf) parse() {
 			}
 		}
 	}
+	o.r.kinds = kinds
 	words := o.r.job.ScriptArgs
 	for _, word := range words {
 		name, _, _ := strings.Cut(strings.TrimPrefix(word, "--"), "=")
@@ -189,7 +190,11 @@ func (o *openrlhf) task() {
 	default:
 		j.RefModel.Offer(false, task+" has no reference model")
 	}
-	j.Task.Offer(task, origin)
+	if task == "" {
+		j.Task.Unknown(origin)
+	} else {
+		j.Task.Offer(task, origin)
+	}
 	o.inference()
 }
 

@@ -357,6 +357,7 @@ func (r *reader) torchtuneParallel(c *configuration, place string) {
 	switch {
 	case world == 0 || degrees == 0 || !shard.Known:
 		j.Sharding.Withhold("the number of processes or a parallel degree is not known")
+		j.Offload.Withhold("the number of processes or a parallel degree is not known")
 		return
 	case shard.Value < 0:
 		shard.Value = world / degrees

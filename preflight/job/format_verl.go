@@ -80,7 +80,7 @@ func (r *reader) verlConfig() *document.Node {
 			overrides = append(overrides, word)
 			continue
 		}
-		if !attached && len(words) > 0 {
+		if !attached && len(words) > 0 && !strings.Contains(words[0], "=") { // overrides are no values
 			value, words = words[0], words[1:]
 		}
 		switch option {

@@ -60,9 +60,16 @@ func (r *reader) readScriptArguments() {
 	if r.framework.read == nil { // none could be told, by a fault of ours
 		return
 	}
-	if r.family.foreign {
+	why := r.openWords()
+	if why == "" && r.family.framework == "custom" {
+		why = r.uncertain
+	}
+	switch {
+	case r.family.foreign:
 		r.job.Framework.Unknown(r.family.origin)
-	} else {
+	case why != "" && r.family.byArguments: // others may stand there, or a file that they name
+		r.job.Framework.Withhold(why)
+	default:
 		r.job.Framework.Offer(r.family.framework, r.family.origin)
 	}
 	r.judgeProcesses()
@@ -90,6 +97,7 @@ func (r *reader) readTrainer() {
 
 // readSettings turns the arguments into settings, with the files that they name.
 func (r *reader) readSettings() {
+	r.withholdValues()
 	r.checkBareArguments()
 	r.checkRemoved()
 	r.readDeepSpeed()

@@ -104,7 +104,8 @@ func (g *grammar) resolve(option string) (name string, negated bool) {
 func (g *grammar) value(a *argument, name string, words []string) []string {
 	for len(words) > 0 && !isOption(words[0]) && words[0] != "--" {
 		if kind := g.options[name]; kind == boolArgument {
-			if _, ok := document.ParseBool(words[0]); !ok {
+			_, open := shell.Unknown(words[0])
+			if _, ok := document.ParseBool(words[0]); !ok && !open {
 				break // a positional word of the script
 			}
 		}

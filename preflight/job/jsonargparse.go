@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"oomguard/preflight/job/document"
+	"oomguard/preflight/job/shell"
 )
 
 // A classArguments is a command line of jsonargparse (Lightning CLI, LitGPT): files and options in their order, later ones win.
@@ -112,6 +113,9 @@ func (c *configuration) devices(fallback string, paths ...string) Setting[int] {
 		text = word
 	} else if why := c.r.openWords(); why != "" {
 		return Setting[int]{Origin: "not seen, but " + why}
+	}
+	if why, unknown := shell.Unknown(text); unknown {
+		return Setting[int]{Origin: why}
 	}
 	switch gpus := c.r.visibleGPUs(); {
 	case strings.Contains(text, ","):

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"oomguard/preflight/job/document"
+	"oomguard/preflight/job/shell"
 )
 
 // accelerateOptions is the parser of accelerate launch (accelerate/commands/launch.py, 0.20 to 1.15): each option is spelt with
@@ -53,6 +54,12 @@ func accelerateOptions() []option {
 		}
 	}
 	return options
+}
+
+// accelerateIdle are options of which no setting depends.
+func accelerateIdle() []string {
+	return []string{"machine_rank", "log_dir", "role", "rdzv_backend", "rdzv_conf", "tee", "max_restarts", "monitor_interval", "num_cpu_threads_per_process",
+		"num_processes", "num_machines"}
 }
 
 // An acceleration is one accelerate launch: its options over its configuration file.
@@ -162,6 +169,18 @@ func (a *acceleration) launch() {
 	}
 	if gpus := a.top("gpu_ids"); gpus.text != "" && gpus.text != "all" {
 		r.setenvFrom(visibleDevices, gpus.text, gpus.origin)
+	}
+	if why := a.line.open; why != "" { // any of its options may stand there
+		r.open = why
+		if !a.typed("num_machines") || !a.typed("num_processes") {
+			r.job.NNodes.Withhold(why)
+			r.job.NProc.Withhold(why)
+		}
+	}
+	for _, o := range accelerateOptions() {
+		if why, unknown := shell.Unknown(a.line.values[o.dest].text); unknown && !strings.HasPrefix(o.dest, "main_process_") && !slices.Contains(accelerateIdle(), o.dest) {
+			r.open = why
+		}
 	}
 	a.export(a.processes(kind, origin))
 	words := a.line.rest[1:]

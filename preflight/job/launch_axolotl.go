@@ -16,6 +16,7 @@ func (r *reader) readAxolotl(prog string, args []string) {
 	if i := slices.Index(words, "--"); i >= 0 {
 		words, launcherArgs = words[:i], words[i+1:]
 	}
+	r.withholdRanks(args)
 	launcher := "accelerate"
 	var overrides []string
 	for len(words) > 0 {

@@ -39,6 +39,11 @@ func (r *reader) readFabric(prog string, args []string) {
 		return
 	}
 	r.setScript(line.rest[0], line.rest[1:])
+	if line.open != "" {
+		r.open = line.open
+		r.job.NProc.Withhold(line.open)
+		r.job.NNodes.Withhold(line.open)
+	}
 	doc := &document.Node{Value: map[string]*document.Node{}, Source: "command line"}
 	for dest, given := range line.values {
 		if dest == "devices" && given.text == "auto" {

@@ -137,6 +137,10 @@ func (r *reader) readTorchrun(prog string, options []option, args []string) {
 		r.processes(c.values["nproc_per_node"])
 	}
 	switch {
+	case c.open != "" && !strings.HasSuffix(c.script, ".py"): // which word is the script is not known
+		r.setScript(c.script, c.args)
+		r.job.Script.drop(c.open)
+		r.open = c.open
 	case c.flag("module"):
 		r.setScript("-m "+c.script, c.args)
 	case c.flag("no_python") && isPython(c.script):
@@ -214,6 +218,9 @@ func (r *reader) processes(given sourced) {
 	default:
 		n, err := pythonInt(given.text)
 		switch {
+		case strings.HasPrefix(given.text, "-"):
+			set.Unknown(given.origin + " is followed by an option")
+			r.unread(fmt.Errorf("%s is followed by the option %s, and takes a number", given.origin, given.text))
 		case err != nil:
 			r.fail("ValueError: Unsupported nproc_per_node value: "+given.text, given.origin)
 		case n < 1:

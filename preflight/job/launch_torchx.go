@@ -3,8 +3,11 @@ package job
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+
+	"oomguard/preflight/job/shell"
 )
 
 // torchxShape is -j of torchx's dist.ddp: nodes x processes, with MIN: in front of the nodes when they may vary.
@@ -20,6 +23,14 @@ func (r *reader) readTorchX(prog string, args []string) {
 	const values = `-j --j --script --script_bin -m --m --image --name -h --h --cpu --gpu --memMB --env --max_retries --rdzv_port --rdzv_backend --mounts
 		--debug --tee --rdzv_conf --start_method --max_restarts`
 	options, rest := wrapperOptions(component[1:], values, "")
+	own := component[1:]
+	if at := slices.Index(own, "--"); at >= 0 {
+		own = own[:at]
+	}
+	r.withholdRanks(own)
+	if i := slices.IndexFunc(own, shell.Whole); i >= 0 { // the script's words may begin there
+		r.open, _ = shell.Unknown(own[i])
+	}
 	shape, script := sourced{"1x2", "default of torchx: -j 1x2"}, ""
 	for _, o := range options {
 		switch strings.TrimLeft(o.name, "-") {

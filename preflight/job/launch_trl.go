@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"oomguard/preflight/job/document"
+	"oomguard/preflight/job/shell"
 )
 
 // trlConfigs is where TRL keeps the configurations of accelerate that it brings along, by the name that --accelerate_config takes.
@@ -65,7 +66,18 @@ func (r *reader) readTRLCommand(prog string, args []string) {
 		r.note(fmt.Sprintf("%s drops %s before accelerate launch", r.installed("trl"), strings.Join(launch, " ")))
 		launch = nil
 	}
+	r.withholdRanks(args)
 	r.readWords(slices.Concat([]string{"accelerate", "launch"}, launch, []string{script}, own), 1)
+}
+
+// withholdRanks makes the number of processes unknown where options stand that nobody can see and that may change it.
+func (r *reader) withholdRanks(words []string) {
+	for i, word := range words {
+		if why, _ := shell.Unknown(word); shell.Whole(word) && !r.valueAt(words, i) {
+			r.job.NNodes.Withhold(why)
+			r.job.NProc.Withhold(why)
+		}
+	}
 }
 
 // trlOptions are the options that TRL's script knows.
@@ -88,7 +100,11 @@ func (r *reader) splitTRL(words []string, known map[string]argumentKind) (launch
 			options[o.dest] = o
 		}
 	}
-	if file, _ := trlConfigWord(words); file != "" {
+	if file, _ := trlConfigWord(words); shell.Whole(file) {
+		why, _ := shell.Unknown(file)
+		r.job.NNodes.Withhold(why)
+		r.job.NProc.Withhold(why)
+	} else if file != "" {
 		launch = r.launchFields(file, options)
 	}
 	for len(words) > 0 {

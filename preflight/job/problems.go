@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"oomguard/preflight/job/document"
 	"oomguard/preflight/job/shell"
@@ -28,8 +29,11 @@ const (
 // problem records a contradiction, once. With a part that a shell script leaves open, or a word that is not certain, it is none: another
 // text may stand there when the script runs.
 func (r *reader) problem(err error) {
-	switch why, unknown := shell.Unknown(err.Error()); {
-	case unknown:
+	if option := r.strange(); option != "" {
+		r.doubt(option + " is an option that is not known here")
+	}
+	switch why, open := openText(err.Error()); {
+	case open:
 		r.unread(errors.New(why))
 	case r.uncertain != "":
 		r.unread(fmt.Errorf("%s, as far as the command is known: %s", err.Error(), r.uncertain))
@@ -40,7 +44,10 @@ func (r *reader) problem(err error) {
 
 // fail records that the job would die at start.
 func (r *reader) fail(why, origin string) {
-	if gap, unknown := shell.Unknown(why); unknown {
+	if option := r.strange(); option != "" {
+		r.doubt(option + " is an option that is not known here")
+	}
+	if gap, open := openText(why); open {
 		r.unread(errors.New(gap))
 		return
 	}
@@ -78,11 +85,16 @@ func (r *reader) unusable(err error) bool {
 // unread records what could not be read.
 func (r *reader) unread(list ...error) {
 	for _, err := range list {
-		if why, unknown := shell.Unknown(err.Error()); unknown {
+		if why, open := openText(err.Error()); open {
 			err = errors.New(why)
 		}
 		record(&r.job.Unreadable, err)
 	}
+}
+
+// openText says why a part of a message is not known, quoted parts included.
+func openText(text string) (why string, open bool) {
+	return shell.Unknown(strings.NewReplacer(`\x00`, "\x00", `\x01`, "\x01").Replace(text))
 }
 
 func record(list *[]error, err error) {

@@ -133,8 +133,16 @@ type reader struct {
 	// notes are remarks for the origin of the script.
 	notes []string
 	// uncertain says why no contradiction is certain; gaps are the reasons of what is not known in the command's words.
-	uncertain string
-	gaps      []string
+	// open says why settings may be given that nobody can see.
+	uncertain, open string
+	// starts: a framework starts the processes itself. kinds are the options of its parser, where they are its own.
+	starts bool
+	kinds  map[string]argumentKind
+	// model says why the model is not known, where a word of a script hides it.
+	model string
+	// words are those behind the program.
+	words []string
+	gaps  []string
 	// blocked says why nothing can be said about the script: the launcher is not read yet, or it refuses its command line.
 	blocked string
 }
@@ -235,9 +243,10 @@ func (r *reader) readWords(argv []string, depth int) {
 	base := filepath.Base(word)
 	if why, unknown := shell.Unknown(word); unknown {
 		r.blocked = "the command is not known: " + why
+		r.job.Outer.Unknown(r.blocked)
 		return
 	}
-	r.program = word
+	r.program, r.words = word, args
 	if isPython(word) {
 		r.readPython(args)
 		return
@@ -282,9 +291,19 @@ const pythonOptionsWithValue = "XWQ"
 // readPython reads the interpreter's own options up to the script or module. Inside torchrun --no-python the launcher is known
 // already and stays.
 func (r *reader) readPython(args []string) {
-	for len(args) > 0 && strings.HasPrefix(args[0], "-") && len(args[0]) > 1 {
+	for len(args) > 0 && (strings.HasPrefix(args[0], "-") && len(args[0]) > 1 || shell.Whole(args[0]) && len(args) > 1) {
 		word := args[0]
 		args = args[1:]
+		if why, unknown := shell.Unknown(word); unknown { // options of Python, or a launcher as -m
+			for _, f := range []fact{&r.job.Launcher, &r.job.NNodes, &r.job.NProc} {
+				f.Withhold(why)
+			}
+			if !strings.HasSuffix(args[0], ".py") && args[0][0] != '-' {
+				r.blocked = "what Python runs is not known: " + why
+				return
+			}
+			continue
+		}
 		if strings.HasPrefix(word, "--") {
 			if word == "--check-hash-based-pycs" && len(args) > 0 {
 				args = args[1:]
@@ -324,6 +343,11 @@ func (r *reader) readPython(args []string) {
 }
 
 func (r *reader) readModule(module string, args []string) {
+	if why, unknown := shell.Unknown(module); unknown { // it may be a launcher
+		for _, f := range []fact{&r.job.Launcher, &r.job.NNodes, &r.job.NProc} {
+			f.Withhold(why)
+		}
+	}
 	for _, l := range launchers() {
 		if slices.Contains(l.modules, module) {
 			r.job.Launcher.Offer(l.name, "command line -m "+module)
@@ -340,6 +364,7 @@ const plainOrigin = "plain python starts one process"
 
 // startsProcesses offers how many processes a framework starts in place of the one that python is.
 func (r *reader) startsProcesses(nproc, nnodes Setting[int]) {
+	r.starts = true
 	for set, own := range map[*Setting[int]]Setting[int]{&r.job.NProc: nproc, &r.job.NNodes: nnodes} {
 		if set.Origin == plainOrigin {
 			set.replace(Setting[int]{})
@@ -353,6 +378,11 @@ func (r *reader) plainPython(script string, args []string) {
 	if r.readSubmitter(script, args) {
 		return
 	}
+	if why := launchesOpen(args); why != "" {
+		for _, f := range []fact{&r.job.Launcher, &r.job.NNodes, &r.job.NProc} {
+			f.Withhold(why)
+		}
+	}
 	r.job.Launcher.Offer("python", "command line")
 	r.setScript(script, args)
 	if r.tasks.word != "" {
@@ -363,9 +393,23 @@ func (r *reader) plainPython(script string, args []string) {
 	r.job.NProc.Offer(1, plainOrigin)
 }
 
+// launchesOpen says why a script may submit a launcher that stands among its arguments: not all of them are known.
+func launchesOpen(args []string) string {
+	names := slices.ContainsFunc(args, func(word string) bool {
+		return slices.ContainsFunc(launchers(), func(l launcher) bool { return slices.Contains(l.words, word) })
+	})
+	i := slices.IndexFunc(args, shell.Whole)
+	if i < 0 || !names && !slices.Contains(args[i+1:], "--") {
+		return ""
+	}
+	why, _ := shell.Unknown(args[i])
+	return why
+}
+
 func (r *reader) setScript(script string, args []string) {
 	if why, unknown := shell.Unknown(script); unknown {
 		r.job.Script.Unknown(why)
+		r.open = why
 	} else {
 		r.job.Script.Offer(script, "command line")
 	}

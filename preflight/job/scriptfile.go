@@ -122,6 +122,7 @@ func (r *reader) readScript(data []byte, shown, name string, params []string, in
 	}
 	if command == nil {
 		r.blocked = why
+		r.job.Outer.Unknown(why)
 		return
 	}
 	if why != "" {
@@ -192,9 +193,13 @@ func (r *reader) follow(c *shell.Command) {
 // what a person should know of the choice, or why there is none.
 func (r *reader) launching(commands []shell.Command, shown string) (chosen *shell.Command, why string) {
 	var found []*shell.Command
-	best := 0
+	best, open := 0, unknownWord(commands)
 	for _, c := range r.candidates(commands) {
-		switch rank := r.rank(c); {
+		rank, why := r.rank(c)
+		if why != "" {
+			open = why
+		}
+		switch {
 		case rank == 0 || rank < best:
 		case rank > best:
 			best, found = rank, []*shell.Command{c}
@@ -204,8 +209,8 @@ func (r *reader) launching(commands []shell.Command, shown string) (chosen *shel
 	}
 	certain := slices.DeleteFunc(slices.Clone(found), func(c *shell.Command) bool { return c.Branch != "" })
 	switch {
-	case len(found) == 0 && len(commands) > 0 && unknownWord(commands) != "":
-		return nil, unknownWord(commands)
+	case best < 2 && open != "": // what is not known may be the launcher
+		return nil, open
 	case len(found) == 0:
 		return nil, shown + " starts no training that is recognised; give the command itself"
 	case len(certain) > 1:
@@ -248,18 +253,22 @@ func (r *reader) leads(word string) bool {
 }
 
 // rank reads a command on trial: 2 when a launcher starts it, 1 when Python runs a script or module, 0 when nothing is trained.
-func (r *reader) rank(c *shell.Command) int {
+func (r *reader) rank(c *shell.Command) (rank int, why string) {
 	trial := &reader{src: r.src, job: &Job{}, env: maps.Clone(r.env), versions: map[string]string{}, scripts: r.scripts, sealed: r.sealed}
 	trial.follow(c)
 	trial.readWords(c.Words, 0)
 	launcher, script := trial.job.Launcher, trial.job.Script.Value
 	switch {
+	case launcher.withheld:
+		return 0, launcher.Origin
+	case !launcher.Known && len(trial.gaps) > 0 && shell.Whole(c.Words[0]):
+		return 0, trial.blocked
 	case !launcher.Known:
-		return 0
+		return 0, ""
 	case launcher.Value != "python":
-		return 2
+		return 2, ""
 	case script == "-c" || slices.Contains([]string{"-m pip", "-m venv", "-m ensurepip", "-m json.tool", "-m http.server"}, script):
-		return 0
+		return 0, ""
 	}
-	return 1
+	return 1, ""
 }

@@ -17,7 +17,9 @@ type family struct {
 	strict    bool   // its parser refuses arguments that it does not know
 	trainer   bool   // Hugging Face's Trainer trains, with its arguments' names, defaults and habits, whatever the framework is called
 	foreign   bool   // the program is not known
-	ownScript bool   // the user's own script, whose text has been read: what TRL's programs decide by ModelConfig it decides itself
+	// byArguments: nothing but its arguments tells what it is.
+	byArguments bool
+	ownScript   bool // the user's own script, whose text has been read: what TRL's programs decide by ModelConfig it decides itself
 	// fields are options beside those of TrainingArguments that the script's parser knows; nil: none.
 	fields func(r *reader) fieldSet
 	// only are all the options that are understood, where those of TrainingArguments are none of the program's; nil: they are.
@@ -99,7 +101,7 @@ func (f family) suits(r *reader) bool {
 // recogniseArguments judges a script that is not here by its arguments: Trainer's command line if all of them are options of Hugging Face's or
 // TRL's configurations, and some have no other.
 func recogniseArguments(r *reader) (family, bool) {
-	f := family{framework: "hf-trainer", task: taskInName(r.job.Script.Value), readsJSON: true, trainer: true, origin: "all arguments are those of Hugging Face's and TRL's configurations"}
+	f := family{framework: "hf-trainer", task: taskInName(r.job.Script.Value), readsJSON: true, trainer: true, byArguments: true, origin: "all arguments are those of Hugging Face's and TRL's configurations"}
 	if r.sourceText() != nil || otherThanTorch(r.job.Script.Value) || r.onVariable("ACCELERATE_USE_MEGATRON_LM") { // Trainer cannot use Megatron-LM
 		return f, false
 	}

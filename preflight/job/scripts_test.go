@@ -45,6 +45,8 @@ func launchScripts(t testing.TB) []launchScript {
 				case "env":
 					name, text, _ := strings.Cut(value, "=")
 					env[name] = text
+				case "here":
+					s.src.Place = Here
 				case "gpus":
 					s.src.GPUs, _ = strconv.Atoi(value)
 				case "cpus":

@@ -65,6 +65,9 @@ func (s *Setting[T]) replace(other Setting[T]) {
 	}
 }
 
+// drop takes back a value that turns out not to be known.
+func (s *Setting[T]) drop(why string) { s.replace(Setting[T]{Origin: why, withheld: true}) }
+
 // Or returns the value, or fallback when it is unknown.
 func (s Setting[T]) Or(fallback T) T {
 	if s.Known {
@@ -131,6 +134,7 @@ func (s *Setting[T]) UnmarshalJSON(data []byte) error {
 type fact interface {
 	Unknown(why string)
 	Withhold(why string)
+	drop(why string)
 	named(key string) Named
 	settle(place string)
 }

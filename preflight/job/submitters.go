@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"oomguard/preflight/job/shell"
 )
 
 // Scripts that submit a command to a cluster: python submit.py OPTIONS -- torchrun train.py. What stands behind -- is the job.
@@ -21,6 +23,11 @@ func (r *reader) readSubmitter(script string, args []string) bool {
 		inside = inside[and+1:]
 	}
 	inside = r.takeVariables(inside)
+	if len(inside) > 0 && shell.Whole(inside[0]) {
+		why, _ := shell.Unknown(inside[0])
+		r.blocked = "the command is not known: " + why
+		return true
+	}
 	if len(inside) == 0 || !isPython(inside[0]) && !slices.ContainsFunc(launchers(), func(l launcher) bool { return slices.Contains(l.words, filepath.Base(inside[0])) }) {
 		return false
 	}
@@ -28,6 +35,12 @@ func (r *reader) readSubmitter(script string, args []string) bool {
 	r.note(filepath.Base(script) + " submits the command behind --")
 	if filepath.Base(script) == "mason.py" {
 		inside = masonCommand(options, inside)
+		for _, word := range args {
+			if why, unknown := shell.Unknown(word); unknown {
+				r.job.NNodes.Withhold(why)
+				r.job.NProc.Withhold(why)
+			}
+		}
 	}
 	r.readWords(inside, 1)
 	return true

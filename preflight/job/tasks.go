@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"oomguard/preflight/job/document"
@@ -28,6 +29,18 @@ func (t *tasks) offer(j *Job) {
 	settle(&j.NProc, t.perNode)
 	if t.world.Known {
 		j.WorldSize.Offer(t.world.Value, t.world.Origin)
+	}
+}
+
+// doubt takes the tasks back when options stand there that nobody can see.
+func (t *tasks) doubt(options []wrapperOption) {
+	for _, o := range options {
+		hosts := slices.Contains([]string{"", "H", "host", "hosts", "hostfile", "machinefile", "f"}, strings.TrimLeft(o.name, "-"))
+		if why, unknown := shell.Unknown(o.value); hosts && unknown {
+			for _, set := range []*Setting[int]{&t.nodes, &t.perNode, &t.world} {
+				set.drop(why)
+			}
+		}
 	}
 }
 
@@ -129,7 +142,9 @@ func gpusOfSlurm(text string) string {
 func peelSrun(r *reader, word string, args []string, inside func([]string)) {
 	options, rest := wrapperOptions(args, srunValues, "")
 	r.slurmOptions(options, func(o wrapperOption) string { return o.origin(word) })
-	r.start(r.slurmTasks())
+	t := r.slurmTasks()
+	t.doubt(options)
+	r.start(t)
 	inside(rest)
 }
 
@@ -271,6 +286,7 @@ func peelMPI(r *reader, word string, args []string, inside func([]string)) {
 		}
 	}
 	r.mpiTasks(&t, total, each, hosts)
+	t.doubt(options)
 	r.start(t)
 	inside(rest)
 }

@@ -118,6 +118,13 @@ func (o wrapperOption) origin(word string) string {
 // (--name=value and -n4 hold their value themselves). A word that nobody knows is an option without a name.
 func wrapperOptions(args []string, values, pairs string) (options []wrapperOption, rest []string) {
 	valued, paired := strings.Fields(values), strings.Fields(pairs)
+	given := args
+	defer func() { // no program behind a word that nobody knows: that word is the command itself
+		if open := slices.IndexFunc(options, func(o wrapperOption) bool { return o.name == "" }); open >= 0 && (len(rest) == 0 || strings.HasSuffix(rest[0], ".py")) {
+			at := slices.Index(given, options[open].value)
+			options, rest = options[:open], given[at:]
+		}
+	}()
 	for len(args) > 0 && (len(args[0]) > 1 && args[0][0] == '-' || shell.Several(args[0]) && len(args) > 1) {
 		word := args[0]
 		args = args[1:]

@@ -63,29 +63,32 @@ func (e *evaluator) local(name string) {
 	e.vars[name] = variable{}
 }
 
-// written keeps a text that the script writes into a file: cat > FILE <<EOF, or tee FILE <<EOF. What a branch writes that may not run is
-// left alone.
+// written keeps a text that the script writes into a file: cat > FILE <<EOF, or tee FILE <<EOF. What a program writes, or a branch that may
+// not run, is not known, whatever stands in a file of that name now.
 func (e *evaluator) written(words []string, s *syntax.Stmt) {
-	text, ok := e.input(s)
-	if !ok || e.branch != "" {
-		return
-	}
-	target := ""
+	target, adds := "", false
 	for _, r := range s.Redirs {
-		if r.Op == syntax.RdrOut || r.Op == syntax.ClbOut {
-			target = e.text(r.Word)
+		if first := r.N == nil || r.N.Value == "1"; first && (r.Op == syntax.RdrOut || r.Op == syntax.ClbOut || r.Op == syntax.AppOut) {
+			target, adds = e.text(r.Word), r.Op == syntax.AppOut
 		}
 	}
+	text, ok := e.input(s)
 	switch {
 	case words[0] == "cat" && len(words) == 1:
 	case words[0] == "tee" && len(words) == 2:
 		target = words[1]
+	case words[0] == "sed" && len(words) > 2 && strings.HasPrefix(words[1], "-i"), (words[0] == "cp" || words[0] == "mv") && len(words) == 3:
+		target, ok = words[len(words)-1], false
 	default:
+		ok = false
+	}
+	if _, unknown := Unknown(target); unknown || target == "" || strings.HasPrefix(target, "/dev/") {
 		return
 	}
-	if _, unknown := Unknown(target); !unknown && target != "" {
-		e.script.Written[path.Clean(join(e.dir, target))] = text
+	if !ok || adds || e.branch != "" {
+		text = gap(gapText, target, target+" is not known: it is written while the script runs ("+e.at(s.Pos())+")")
 	}
+	e.script.Written[path.Clean(join(e.dir, target))] = text
 }
 
 // nested follows a body that may lead back to itself.

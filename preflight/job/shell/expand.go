@@ -148,7 +148,7 @@ func (e *evaluator) length(x *syntax.ParamExp, value string, set bool) string {
 // fallback follows ${x:-word} and its relatives; done is false for operators that edit the value. A given parameter that is empty
 // counts as unset for the forms with a colon.
 func (e *evaluator) fallback(x *syntax.ParamExp, value string, set bool) (result string, done bool) {
-	if empty := without(value) == "" && value != ""; empty && e.in.Here && set {
+	if empty := value != "" && without(value) == ""; empty && e.in.Here && set {
 		value = ""
 	}
 	positional := len(x.Param.Value) > 0 && x.Param.Value[0] >= '1' && x.Param.Value[0] <= '9'

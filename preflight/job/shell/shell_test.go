@@ -190,15 +190,23 @@ func TestWritten(t *testing.T) {
 		{"cat <<'EOF' >c.json\n$N\nEOF\n", "/w/c.json", "$N\n"},
 		{"cd sub; tee c.json <<EOF >/dev/null\nx\nEOF\n", "/w/sub/c.json", "x\n"},
 		{"if [ 1 = 1 ]; then cat > c <<EOF\na\nEOF\nelse cat > c <<EOF\nb\nEOF\nfi", "/w/c", "a\n"},
-		{"if [ -f x ]; then cat > c <<EOF\na\nEOF\nfi", "/w/c", ""},
-		{"cat >> c <<EOF\na\nEOF\n", "/w/c", ""},
-		{"cat a > c", "/w/c", ""},
+		{"if [ -f x ]; then cat > c <<EOF\na\nEOF\nfi", "/w/c", "<c>"},
+		{"cat >> c <<EOF\na\nEOF\n", "/w/c", "<c>"},
+		{"cat a > c", "/w/c", "<c>"},
+		{"python make.py > c", "/w/c", "<c>"},
+		{"sed -i s/a/b/ c", "/w/c", "<c>"},
+		{"cp a c", "/w/c", "<c>"},
+		{"python make.py 2> c", "/w/c", ""},
 	} {
 		script, err := Read([]byte(tt.script), Input{Name: "run.sh", Dir: "/w", Getenv: func(name string) (string, bool) { return "/w", name == "D" }})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := script.Written[tt.path]; got != tt.want {
+		got := script.Written[tt.path]
+		if _, unknown := Unknown(got); unknown {
+			got = shown([]string{got})
+		}
+		if got != tt.want {
 			t.Errorf("%q: %q, want %q (%v)", tt.script, got, tt.want, script.Written)
 		}
 	}

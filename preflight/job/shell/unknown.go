@@ -58,6 +58,12 @@ func Reasons(word string) []string {
 	}
 }
 
+// Whole reports whether nothing of a word is known.
+func Whole(word string) bool {
+	before, _, _, _, after, found := nextGap(word)
+	return found && before == "" && (after == "" || Whole(after))
+}
+
 // Several reports whether a word may stand for any number of words, options among them: it begins with an unquoted expansion that is
 // not known.
 func Several(word string) bool {
