@@ -190,9 +190,7 @@ func (o *openrlhf) task() {
 	default:
 		j.RefModel.Offer(false, task+" has no reference model")
 	}
-	if task == "" {
-		j.Task.Unknown(origin)
-	} else {
+	if j.Task.Unknown(origin); task != "" {
 		j.Task.Offer(task, origin)
 	}
 	o.inference()

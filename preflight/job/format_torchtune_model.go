@@ -54,7 +54,7 @@ func (r *reader) torchtuneModel(c *configuration, section string) {
 func (r *reader) architectureIn(folder string) {
 	architecture, err := r.src.LoadModel(filepath.Clean(r.path(folder)))
 	if err != nil {
-		r.job.ModelParams.Unknown("the model could not be read")
+		r.job.ModelParams.Unknown("the model could not be read: " + err.Error())
 		r.unread(err)
 		return
 	}

@@ -26,6 +26,7 @@ func unseen() []string {
 
 // mutants replace each word of a script by each that nobody can see through. Only some are made unless all are asked for.
 func mutants(t *testing.T, text string) []mutant {
+	t.Helper()
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), "")
 	if err != nil {
 		t.Fatal(err)
@@ -66,6 +67,7 @@ func mutants(t *testing.T, text string) []mutant {
 
 // shellCommand is a job's command as bash reads it: a script with the arguments behind it, or the command itself as one.
 func shellCommand(t *testing.T, src Sources) (text string, args []string) {
+	t.Helper()
 	argv := src.Argv
 	if len(argv) > 1 && argv[0] == "bash" {
 		data, err := os.ReadFile(filepath.Join(src.Dir, argv[1]))

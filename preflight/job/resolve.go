@@ -125,7 +125,7 @@ func (r *reader) loadModel() {
 		r.job.ModelParams.Unknown(fmt.Sprintf("the parameters of a model of type %q cannot be counted here (%s); --params N gives a lower bound", kind.Type, kind.Path))
 		r.job.Quant.Unknown(fmt.Sprintf("a quantization_config in a model of type %q is not read; give --quant if it has one", kind.Type))
 	case !r.params.Known: // --params is the remedy for a model that cannot be read
-		r.job.ModelParams.Unknown("the model could not be read")
+		r.job.ModelParams.Unknown("the model could not be read: " + err.Error())
 		r.unread(err) // what loads it may read more
 	}
 }

@@ -62,5 +62,5 @@ func (v variable) item(key string) (value string, set, ok bool) {
 			return v.items[i], true, true
 		}
 	}
-	return "", true, true
+	return "", false, true
 }

@@ -118,17 +118,10 @@ func (e *evaluator) fileOnly(s *syntax.Stmt) {
 func elsewhere(s *syntax.Stmt) bool {
 	for _, r := range s.Redirs {
 		first := r.N == nil || r.N.Value == "1"
-		switch r.Op {
-		case syntax.RdrAll, syntax.AppAll:
+		both := r.Op == syntax.RdrAll || r.Op == syntax.AppAll
+		file := r.Op == syntax.RdrOut || r.Op == syntax.AppOut || r.Op == syntax.ClbOut
+		if both || first && (file || r.Op == syntax.DplOut && r.Word.Lit() == "2") {
 			return true
-		case syntax.RdrOut, syntax.AppOut, syntax.ClbOut:
-			if first {
-				return true
-			}
-		case syntax.DplOut:
-			if first && r.Word.Lit() == "2" {
-				return true
-			}
 		}
 	}
 	return false

@@ -89,6 +89,25 @@ func knownScripts() map[string]string {
 		"shift by two":          "set -- a b c; shift 2; shift 5; cmd $1",
 		"getopts without words": "N=4; while getopts n: o; do N=$OPTARG; done; cmd $N",
 		"tilde":                 "cmd ~/x a~b \"~\"",
+		"output of a function":  "f() { if [ $1 = a ]; then echo 16; else echo 1; fi; }; g() { local x; x=$(f $1); echo \"$x\"; }; cmd $(f a) $(g b)",
+		"local":                 "N=2; f() { local N=16 M=3; N=17; O=4; }; f; cmd $N ${M-none} $O; g() { local N=$N; cmd $N; }; g",
+		"expr and bc":           "A=`expr 16 / 2`; cmd $A $(expr $A \\* 3 + 1) $((A * $(echo 3)))",
+		"counting":              "L=0,1,2; cmd $(echo $L | tr ',' '\\n' | wc -l) $(wc -w <<< 'a b') $(echo \"$L\" | awk -F',' '{print NF}') $(tr , ' ' <<< $L | wc -w)",
+		"cutting text":          "cmd $(echo 2048,4096 | cut -d, -f2) $(echo a/b/c | cut -d/ -f2-) $(printf '%s\\n' a b c | head -n 2 | tail -1) $(echo a-b-a | sed 's/a/x/g')",
+		"sequences":             "cmd $(seq 3) $(seq 2 4) $(seq 1 2 5) {1..3} a{b,c}d",
+		"either":                "M=x; cmd $([ $M = x ] && echo 1 || echo 2) $([[ $M == y ]] && echo 1 || echo 2)",
+		"names":                 "cmd $(basename /a/b.sh .sh) $(basename -- a/b) $(dirname $(dirname /a/b/c)) $(cd /dev && pwd)",
+		"echo and printf":       "cmd $(echo -n a b) $(printf '%s-%d' x 3) \"$(echo -e 'a\\nb')\"",
+		"loops":                 "N=0; for i in $(seq 1 4); do N=$((N + 1)); L=\"$L $i\"; done; for ((k = 0; k < 3; k++)); do M=$k; done; cmd $N $L $M $k $i",
+		"broken loops":          "for i in 1 2 3; do if [ $i = 2 ]; then break; fi; N=$i; done; for j in; do N=9; done; cmd $N $i ${j-none}",
+		"let":                   "i=1; let \"n = 2 * 4\"; ((i++)); ((b = i * 2, b += 1)); cmd $n $i $b $((i--)) $i $((++i))",
+		"associative arrays":    "declare -A B=( [\"small\"]=16 [large]=2 ); B[huge]=1; S=large; cmd ${B[$S]} \"${B[huge]}\" ${B[none]-no} ${#B[@]}",
+		"indirect":              "B_x=4; V=B_x; cmd ${!V}",
+		"parts of a list":       "set -- a b c d; A=(1 2 3); cmd ${@:2} ${@:2:1} \"${A[@]:1}\" ${A[@]: -1} ${A[-1]}",
+		"read":                  "read -r A B C <<< '2 8 x y'; IFS=, read -ra D <<< 0,1,2; IFS=: read E F <<< a:b:c; cmd $A $B \"$C\" ${#D[@]} ${D[2]} $E $F",
+		"mapfile":               "mapfile -t A <<< $'a b\\nc'; readarray -t B < <(echo x; echo y); cmd ${#A[@]} ${B[1]}",
+		"getopts":               "set -- -b 8 -vg2 rest; while getopts 'b:g:v' o; do case $o in b) B=$OPTARG;; g) G=$OPTARG;; v) V=1;; esac; done; shift $((OPTIND - 1)); cmd $B $G $V $1",
+		"unset for extra words": "A='cmd a $B'; eval \"cmd a \\$X b\"; cmd $X c \"$X\"",
 	}
 }
 
@@ -112,7 +131,9 @@ func TestAgainstBash(t *testing.T) {
 					continue
 				}
 				for _, w := range c.Words[1:] {
-					got += "[" + w + "]"
+					if text, vanishes, _ := Empty(w); !vanishes {
+						got += "[" + text + "]"
+					}
 				}
 			}
 			if got != string(want) {
@@ -302,6 +323,7 @@ func FuzzRead(f *testing.F) {
 		"if a; then b; elif c; then d; else e; fi", "for i in {1..3}; do echo $i; done", "a() { a; }; a", "cat <<'E'\nx\nE", "x=$(<f)",
 		"echo ${a[@]:1:2} ${a[-1]} ${!a@} ${a@Q}", "((a=1,b+=2))", "[[ a =~ b ]] && c", "#SBATCH -N 2\nsrun x", "cmd $'\\x00' \"${x//a/}\"",
 		"echo ${x: 1 : -1} ${x/#a/b}", "select a in b; do c; done", "coproc x { y; }", "a=([0]=1 [2]=3)", "export -p A=1 $B", "trap 'x' EXIT",
+		"\x000\x00", "cmd $(f | tr a b | wc -l)", "for ((i=0;i<3;i++)); do x=$i; done", "while getopts a:b x; do y=$x; done", "IFS=, read -ra A <<< $B",
 	} {
 		f.Add(text)
 	}

@@ -17,11 +17,17 @@ const (
 
 // asText and asWords turn a kind of gap into the one within a word, and into the one of an unquoted expansion.
 func asText(kind byte) byte {
-	return map[byte]byte{gapWords: gapText, gapUnsetWords: gapUnset, gapText: gapText, gapUnset: gapUnset}[kind]
+	if kind == gapUnset || kind == gapUnsetWords {
+		return gapUnset
+	}
+	return gapText
 }
 
 func asWords(kind byte) byte {
-	return map[byte]byte{gapText: gapWords, gapUnset: gapUnsetWords, gapWords: gapWords, gapUnsetWords: gapUnsetWords}[kind]
+	if kind == gapUnset || kind == gapUnsetWords {
+		return gapUnsetWords
+	}
+	return gapWords
 }
 
 func gap(kind byte, source, why string) string {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os/user"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -171,7 +172,11 @@ func (e *evaluator) part(p syntax.WordPart, f *fields, quoted, first bool) {
 		}
 		f.add(text)
 	case *syntax.SglQuoted:
-		f.add(p.Value)
+		text := p.Value
+		if p.Dollar {
+			text = strings.ReplaceAll(escaped(text), `\'`, "'")
+		}
+		f.add(text)
 	case *syntax.DblQuoted:
 		f.open = true
 		for _, inner := range p.Parts {
@@ -265,10 +270,8 @@ func (e *evaluator) items(x *syntax.ParamExp, list []string, first int) ([]strin
 			to = min(size, from+length)
 		}
 	}
-	for _, item := range list {
-		if Several(item) { // nobody knows which item stands where
-			return []string{withKind(e.unknown(x, "the list is not known"), asWords)}, true
-		}
+	if slices.ContainsFunc(list, Several) { // nobody knows which item stands where
+		return []string{withKind(e.unknown(x, "the list is not known"), asWords)}, true
 	}
 	if err != nil || from < 0 || from > size || to < from {
 		return nil, err == nil
