@@ -202,7 +202,7 @@ func (r *reader) withholdOpen() {
 	r.job.eachFact(func(key string, f fact) {
 		n := f.named(key)
 		switch {
-		case slices.Contains(said, key):
+		case slices.Contains(said, key), key == "model_params" && j.Model.Known: // the model was given
 		case !n.Known:
 			f.Withhold(why)
 		case !given(n.Origin), slices.Contains(joint, key) && strings.Contains(n.Origin, "command line"):

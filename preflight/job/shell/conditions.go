@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -216,6 +217,9 @@ func (e *evaluator) test(x syntax.TestExpr, depth int) verdict {
 		if x.Op == syntax.TsMatch || x.Op == syntax.TsMatchShort {
 			return e.matches(e.operand(x.X), x.Y)
 		}
+		if x.Op == syntax.TsReMatch {
+			return e.matchesExpression(e.operand(x.X), x.Y)
+		}
 		if x.Op == syntax.TsNoMatch {
 			return e.matches(e.operand(x.X), x.Y).not()
 		}
@@ -244,6 +248,19 @@ func (e *evaluator) operand(x syntax.TestExpr) string {
 		text = gap(gapText, "...", "this kind of test is not followed")
 	}
 	return text
+}
+
+// matchesExpression decides [[ text =~ expression ]] where the expression is written out without quotes or backslashes.
+func (e *evaluator) matchesExpression(text string, x syntax.TestExpr) verdict {
+	w, ok := x.(*syntax.Word)
+	if !ok || w.Lit() == "" || strings.Contains(w.Lit(), `\`) {
+		return maybe
+	}
+	expr, err := regexp.CompilePOSIX(w.Lit())
+	if err != nil {
+		return maybe
+	}
+	return known(text, func(text string) verdict { return verdictOf(expr.MatchString(text)) })
 }
 
 // matches decides whether a text matches a pattern of [[ == ]] or case; what is quoted there stands for itself.

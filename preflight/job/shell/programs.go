@@ -180,7 +180,8 @@ func expr(e *evaluator, args []string, _ *output) (string, bool) {
 // bc with whole numbers; its scale would give fractions.
 func bc(e *evaluator, args []string, in *output) (string, bool) {
 	text, ok := all(in)
-	if !ok || len(args) > 0 {
+	fractions := len(args) == 1 && args[0] == "-l" && strings.Contains(text, "/")
+	if !ok || fractions || len(args) > 0 && args[0] != "-l" {
 		return "", false
 	}
 	return e.compute(strings.TrimSpace(text))

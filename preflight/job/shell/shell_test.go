@@ -104,6 +104,7 @@ func knownScripts() map[string]string {
 		"associative arrays":    "declare -A B=( [\"small\"]=16 [large]=2 ); B[huge]=1; S=large; cmd ${B[$S]} \"${B[huge]}\" ${B[none]-no} ${#B[@]}",
 		"indirect":              "B_x=4; V=B_x; cmd ${!V}",
 		"parts of a list":       "set -- a b c d; A=(1 2 3); cmd ${@:2} ${@:2:1} \"${A[@]:1}\" ${A[@]: -1} ${A[-1]}",
+		"expressions":           "M=Qwen-7B; if [[ $M =~ ^[A-Z].*(7|8)B$ ]]; then A=1; fi; [[ $M =~ ^[0-9]+$ ]] || B=2; cmd $A $B",
 		"read":                  "read -r A B C <<< '2 8 x y'; IFS=, read -ra D <<< 0,1,2; IFS=: read E F <<< a:b:c; cmd $A $B \"$C\" ${#D[@]} ${D[2]} $E $F",
 		"mapfile":               "mapfile -t A <<< $'a b\\nc'; readarray -t B < <(echo x; echo y); cmd ${#A[@]} ${B[1]}",
 		"getopts":               "set -- -b 8 -vg2 rest; while getopts 'b:g:v' o; do case $o in b) B=$OPTARG;; g) G=$OPTARG;; v) V=1;; esac; done; shift $((OPTIND - 1)); cmd $B $G $V $1",
