@@ -34,6 +34,8 @@ type commandLine struct {
 	passed []string
 	// open says why options may have been given that nobody can see: a word that only the shell could expand stands among them.
 	open string
+	// perhapsScript: that word may be the script as well as options.
+	perhapsScript bool
 }
 
 type sourced struct{ text, origin string }
@@ -75,6 +77,7 @@ func (p *argparser) consume(args []string) ([]string, error) {
 		}
 		if shell.Whole(word) && !onlyScript(args) {
 			p.command.open, _ = shell.Unknown(word)
+			p.command.perhapsScript = p.command.perhapsScript || shell.Output(word) || !shell.Several(word)
 			args = p.skip(args)
 			continue
 		}

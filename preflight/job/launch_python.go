@@ -118,6 +118,11 @@ func (r *reader) plainPython(script string, args []string) {
 		r.tasks.offer(r.job)
 		return
 	}
+	if why, unknown := shell.Unknown(script); unknown { // what is run may start processes
+		r.job.NNodes.Withhold(why)
+		r.job.NProc.Withhold(why)
+		return
+	}
 	r.job.NNodes.Offer(1, plainOrigin)
 	r.job.NProc.Offer(1, plainOrigin)
 }

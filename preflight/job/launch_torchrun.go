@@ -137,7 +137,7 @@ func (r *reader) readTorchrun(prog string, options []option, args []string) {
 		r.processes(c.values["nproc_per_node"])
 	}
 	switch {
-	case c.open != "" && !strings.HasSuffix(c.script, ".py"): // which word is the script is not known
+	case c.open != "" && (c.perhapsScript || !strings.HasSuffix(c.script, ".py")): // which word is the script is not known
 		r.setScript(c.script, c.args)
 		r.job.Script.drop(c.open)
 		r.open = c.open

@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,7 +17,8 @@ type mutant struct {
 	word, by string
 	place    Place
 	text     string // of the script
-	asRule   string // of the script with what the shell's rule makes of the word; "" when there is no rule
+	// asRule are the script with what the shell's rule makes of the word: none when there is no rule, two for an option, which may have a value.
+	asRule []string
 }
 
 // unseen are words that nobody can see through, and one option that no program has.
@@ -43,16 +45,19 @@ func mutants(t *testing.T, text string) []mutant {
 		return true
 	})
 	var all []mutant
-	for _, w := range words {
+	for i, w := range words {
 		from, to := w.Pos().Offset(), w.End().Offset()
+		next := words[min(i+1, len(words)-1)].End().Offset()
 		for _, by := range unseen() {
 			for _, place := range []Place{Here, Elsewhere} {
-				m := mutant{text[from:to], by, place, text[:from] + by + text[to:], ""}
+				m := mutant{text[from:to], by, place, text[:from] + by + text[to:], nil}
 				switch {
-				case by == "$OOMGUARD_TEST_UNSET", by == "--unknown-option": // what is not given stays at its default
-					m.asRule = text[:from] + text[to:]
+				case by == "--unknown-option": // what is not given stays at its default
+					m.asRule = []string{text[:from] + text[to:], text[:from] + text[next:]}
+				case by == "$OOMGUARD_TEST_UNSET":
+					m.asRule = []string{text[:from] + text[to:]}
 				case strings.Contains(by, "UNSET"): // also elsewhere, where a script puts it into a variable of extra arguments
-					m.asRule = text[:from] + `""` + text[to:]
+					m.asRule = []string{text[:from] + `""` + text[to:]}
 				}
 				h := fnv.New32()
 				fmt.Fprint(h, m.text, place)
@@ -116,21 +121,22 @@ func TestUnseenWords(t *testing.T) {
 				if !fails(before[m.place]) && fails(j) {
 					t.Errorf("%v: %s for %s fails: %v %s", m.place, m.by, m.word, j.Problems, j.WillFail.Value)
 				}
-				var rule *Job
+				var rules []*Job
 				for i, now := range j.Settings() {
 					was := before[m.place].Settings()[i]
 					if !now.Known || now.Value == was.Value && was.Known || now.Key == "will_fail" {
 						continue
 					}
-					if m.asRule != "" && rule == nil {
-						rule = read(m.asRule, m.place)
+					for _, text := range m.asRule[len(rules):] {
+						rules = append(rules, read(text, m.place))
 					}
 					// One option of the command line gives it, and it keeps its value beside words that may hold any option.
 					byOption := strings.Contains(now.Origin, "bash -c:") && strings.Contains(now.Origin, "-") && !strings.Contains(now.Origin, "default") && was.Known
 					if byOption && now.Key != "script" && now.Key != "launcher" || less(was, now) || m.by == "--unknown-option" && was.Known {
 						continue
 					}
-					if rule == nil || rule.Settings()[i].Value != now.Value {
+					asRule := func(rule *Job) bool { return rule.Settings()[i].Value == now.Value }
+					if !slices.ContainsFunc(rules, asRule) {
 						t.Errorf("%v: %s for %s: %s is %s (%s), was %s", m.place, m.by, m.word, now.Key, now.Value, now.Origin, was.Value)
 					}
 				}

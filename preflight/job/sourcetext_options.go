@@ -152,6 +152,9 @@ func (o *scriptOption) value(f *sourceFile) *python.Expr {
 		}
 		return &python.Expr{Kind: python.Literal, Line: o.line, Value: value, Text: origin}
 	}
+	if why := r.openWords(); why != "" { // it may be given all the same
+		return &python.Expr{Kind: python.Unknown, Line: o.line, Text: why}
+	}
 	origin := fmt.Sprintf("default of %s in %s", o.names[len(o.names)-1], f.at(o.line))
 	switch {
 	case o.kind == asFlag || o.kind == asUnset:

@@ -70,6 +70,12 @@ func Whole(word string) bool {
 	return found && before == "" && (after == "" || Whole(after))
 }
 
+// Output reports whether a word begins with what a program prints that is not run: it may as well be a path as options.
+func Output(word string) bool {
+	before, _, source, _, _, found := nextGap(word)
+	return found && before == "" && (strings.HasPrefix(source, "$(") || strings.HasPrefix(source, "`"))
+}
+
 // Several reports whether a word may stand for any number of words, options among them: it begins with an unquoted expansion that is
 // not known.
 func Several(word string) bool {
