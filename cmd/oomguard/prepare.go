@@ -68,7 +68,7 @@ func prepare(ctx context.Context, env environment, c *cli.Context, q question) (
 	}
 	p.job = job.Read(job.Sources{
 		Argv: q.argv, Flags: givenJobFlags(c), Getenv: env.getenv, Dir: env.dir, FetchModel: fetch,
-		GPUs: p.gpuCount(declared), CPUs: runtime.NumCPU(), Place: place(q, declared),
+		GPUs: p.gpuCount(declared, q.here), CPUs: runtime.NumCPU(), Place: place(q, declared),
 	})
 	p.faults = append(p.faults, p.job.Faults...)
 	switch {
@@ -187,10 +187,12 @@ func (p *prepared) see(env environment, snap gpu.Snapshot) {
 
 var errNotAsked = errors.New("the GPUs of this machine were not asked")
 
-func (p *prepared) gpuCount(declared *estimate.Hardware) int {
+func (p *prepared) gpuCount(declared *estimate.Hardware, here bool) int {
 	switch {
 	case declared != nil && declared.Count > 0:
 		return declared.Count
+	case declared != nil && !here: // those of this machine say nothing of the other one
+		return -1
 	case p.devices != nil:
 		return len(p.visible)
 	case errors.Is(p.devicesErr, gpu.ErrNoDriver):

@@ -46,7 +46,7 @@ var (
 
 // Lookup understands what a user writes for hardware that is not here: a GPU of the catalogue (H100, a100-80gb, "RTX 4090", the name that
 // nvidia-smi prints), with a count before it (8xH100-80GB) or after it (H100:8), or the name of a cloud instance (p4d.24xlarge). It
-// gives the GPU and how many one node has. Letter case, spaces, dashes and underscores do not matter. A name that fits several
+// gives the GPU and how many one node has, 0 where the text does not say. Letter case, spaces, dashes and underscores do not matter. A name that fits several
 // sizes gives the smaller, and the Note says so; an unknown name is an error with the nearest known ones.
 func Lookup(text string) (Spec, int, error) {
 	rows, err := readCatalogue()
@@ -77,15 +77,16 @@ func Lookup(text string) (Spec, int, error) {
 
 func splitCount(text string) (name string, count int, err error) {
 	name = strings.TrimSpace(text)
-	digits := "1"
+	digits := ""
 	if m := countFirst.FindStringSubmatch(name); m != nil {
 		digits, name = m[1], m[2]
 	} else if m := countLast.FindStringSubmatch(name); m != nil {
 		name, digits = m[1], m[2]
 	}
-	count, err = strconv.Atoi(digits)
-	if err != nil || count < 1 || count > maxCount {
-		return "", 0, fmt.Errorf("%q: a machine has 1 to %d GPUs, not %s", text, maxCount, digits)
+	if digits != "" {
+		if count, err = strconv.Atoi(digits); err != nil || count < 1 || count > maxCount {
+			return "", 0, fmt.Errorf("%q: a machine has 1 to %d GPUs, not %s", text, maxCount, digits)
+		}
 	}
 	if key(name) == "" {
 		return "", 0, fmt.Errorf("%q does not name a GPU: write it like 8xH100-80GB or p4d.24xlarge", text)
