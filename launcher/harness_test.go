@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"oomguard/internal/patience"
+	"oomguard/launcher/patience"
 )
 
 // supervised is a command under a supervisor in a process of its own.

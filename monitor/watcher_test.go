@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"oomguard/internal/patience"
+	"oomguard/launcher/patience"
 	"oomguard/monitor/gpu"
 )
 

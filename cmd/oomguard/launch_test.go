@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"testing"
 
-	"oomguard/internal/patience"
 	"oomguard/launcher"
+	"oomguard/launcher/patience"
 	"oomguard/monitor/oom"
 )
 

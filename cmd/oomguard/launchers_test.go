@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"testing"
 
-	"oomguard/internal/patience"
 	"oomguard/launcher"
+	"oomguard/launcher/patience"
 	"oomguard/monitor/report"
 	"oomguard/preflight/job"
 )

@@ -12,8 +12,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"oomguard/internal/patience"
 	"oomguard/launcher"
+	"oomguard/launcher/patience"
 )
 
 // TestMain lets the test binary stand for the program: testscript puts it on PATH as "oomguard", and the tests below start it by

@@ -195,10 +195,10 @@ func (p *prepared) gpuCount(declared *estimate.Hardware, here bool) int {
 		return -1
 	case p.devices != nil:
 		return len(p.visible)
-	case errors.Is(p.devicesErr, gpu.ErrNoDriver):
+	case here && errors.Is(p.devicesErr, gpu.ErrNoDriver):
 		return 0
 	}
-	return -1
+	return -1 // also where nobody said where the command will run: a machine without a GPU is hardly the one
 }
 
 // leastGPU is less than any GPU that trains has.

@@ -19,7 +19,7 @@ import (
 	"syscall"
 	"testing"
 
-	"oomguard/internal/patience"
+	"oomguard/launcher/patience"
 	"oomguard/monitor/report"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"oomguard/internal/patience"
+	"oomguard/launcher/patience"
 )
 
 // record puts a run folder in place as another user may have left it: a run.json without an end, and one rank that is gone.

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"oomguard/internal/patience"
+	"oomguard/launcher/patience"
 	"oomguard/monitor/oom"
 	"oomguard/monitor/report"
 )

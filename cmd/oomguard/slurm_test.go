@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"oomguard/internal/patience"
+	"oomguard/launcher/patience"
 	"oomguard/monitor/report"
 )
 

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"oomguard/internal/patience"
+	"oomguard/launcher/patience"
 )
 
 // What becomes of a run when a part of oomguard fails: nothing. A program that was built with the tag faults tells which parts of its work

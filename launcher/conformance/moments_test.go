@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"oomguard/internal/patience"
+	"oomguard/launcher/patience"
 )
 
 const (

@@ -20,8 +20,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"oomguard/internal/patience"
 	"oomguard/launcher"
+	"oomguard/launcher/patience"
 )
 
 // run is one execution of a scenario.

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"oomguard/internal/patience"
+	"oomguard/launcher/patience"
 )
 
 // screen is a terminal: a real one, with a line discipline that turns keys into signals.
