@@ -1,8 +1,6 @@
 package job
 
 import (
-	"maps"
-	"slices"
 	"strings"
 
 	"oomguard/preflight/job/document"
@@ -97,12 +95,13 @@ func publishedName(option string, known map[string]argumentKind) string {
 	if strings.Contains(given, "-") && strings.Contains(given, "_") || !long || plain == "" {
 		return ""
 	}
-	for _, name := range slices.Sorted(maps.Keys(known)) {
-		if strings.HasPrefix(name, plain) {
-			return name
+	first := "" // of the names that begin so
+	for name := range known {
+		if strings.HasPrefix(name, plain) && (first == "" || name < first) {
+			first = name
 		}
 	}
-	return ""
+	return first
 }
 
 // fieldNames are argumentNames of a file of arguments. One that cannot be read here says nothing against the script.
