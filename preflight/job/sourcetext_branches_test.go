@@ -53,6 +53,30 @@ main(len(sys.argv) > 1)
 	}
 }
 
+// An option that the script itself changes after the command line was parsed is not what the command line says.
+func TestOptionsThatTheScriptChanges(t *testing.T) {
+	const script = `import argparse
+import torch
+parser = argparse.ArgumentParser()
+parser.add_argument("-b", "--batch-size", type=int, default=256)
+args = parser.parse_args()
+CHANGE
+model = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for batch in rows:
+    model(batch).sum().backward()
+    optimizer.step()
+`
+	for change, want := range map[string]string{
+		"": "64", "args.batch_size = int(args.batch_size / torch.cuda.device_count())": "unknown", "args.lr = args.batch_size / 256": "64",
+	} {
+		j := scriptJob(t, map[string]string{"train.py": strings.Replace(script, "CHANGE", change, 1)}, 4, versions2025, "python train.py -b 64")
+		if got := j.MicroBatch.named("micro_batch").Value; got != want {
+			t.Errorf("%q: micro_batch %s, want %s", change, got, want)
+		}
+	}
+}
+
 // A class's own default says nothing where the command line gives its field to a parser that is not read; nor does what only evaluates, or
 // the length of a prompt in a script that trains a diffusion model.
 func TestSourceSaysNothing(t *testing.T) {

@@ -184,6 +184,9 @@ func (r *reader) namedInSource(set *Setting[int], names ...string) {
 // named is the value of an option or of a constant by its name.
 func (f *sourceFile) named(name string) (value *python.Expr, line int) {
 	if o := f.options[name]; o != nil {
+		if f.text.changes(name) {
+			return &python.Expr{}, 0
+		}
 		return o.value(f), o.line
 	}
 	for _, key := range slices.Sorted(maps.Keys(f.options)) { // a parameter that fire or click fills
@@ -214,6 +217,18 @@ func (f *sourceFile) named(name string) (value *python.Expr, line int) {
 		return &python.Expr{}, 0
 	}
 	return f.scope.Resolve(read, python.Place{Line: math.MaxInt, Scope: last.Scope}), last.Line
+}
+
+// changes reports whether the script gives an option another value after its command line was parsed: args.batch_size = ...
+func (t *sourceText) changes(name string) bool {
+	for _, f := range t.files {
+		for _, a := range f.Assignments {
+			if base, field, dotted := cutLast(a.Target); dotted && field == name && isArgumentsName(base) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // sharedOut is a number that the script divides by the number of its processes, in place.

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"oomguard/launcher/fence"
 )
 
 // maxYAMLNodes bounds what a document may grow to when its aliases are written out: a few lines of nested aliases stand for
@@ -23,17 +25,19 @@ const maxYAMLNodes = 1 << 17
 // anchors are written out and << merges them, the last of duplicate keys wins. Different from PyYAML, 2e-5 is a number, as it was
 // meant, and of several documents the first is read; that is a problem.
 func YAML(data []byte, shown string) (doc *Node, problems []error, err error) {
-	// The library panics on some broken documents that it should refuse.
-	defer func() {
-		if cause := recover(); cause != nil {
-			doc, err = nil, fmt.Errorf("%s: broken YAML: %v; correct the file", shown, cause)
-		}
-	}()
+	// the library panics on some broken documents that it should refuse
+	if fault := fence.Do("parsing YAML", func() { doc, problems, err = parseYAML(data, shown) }); fault != nil {
+		return nil, nil, Ours(fmt.Errorf("%s: broken YAML: %s; correct the file", shown, fault.What))
+	}
+	return doc, problems, err
+}
+
+func parseYAML(data []byte, shown string) (doc *Node, problems []error, err error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(withoutDirectives(data)))
 	var root yaml.Node
 	err = decoder.Decode(&root)
 	if escaped := bytes.Contains(data, []byte(`\/`)); err != nil && escaped && strings.Contains(err.Error(), "unknown escape character") {
-		return YAML(bytes.ReplaceAll(data, []byte(`\/`), []byte("/")), shown) // as JSON may write it, and PyYAML reads it
+		return parseYAML(bytes.ReplaceAll(data, []byte(`\/`), []byte("/")), shown) // as JSON may write it, and PyYAML reads it
 	}
 	if errors.Is(err, io.EOF) {
 		return &Node{File: shown, Line: 1}, nil, nil
