@@ -19,7 +19,7 @@ import (
 // TestMain lets the test binary stand for the program: testscript puts it on PATH as "oomguard", and the tests below start it by
 // path, so that it is started as a whole, helper process included.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"oomguard": main, launcher.RelayName: main})
+	testscript.Main(m, map[string]func(){"oomguard": main, launcher.RelayName: main, launcher.GuardName: main})
 }
 
 // TestScripts runs testdata/script/*.txtar: the program from outside, one file a behaviour.

@@ -49,7 +49,7 @@ func onFakeMachine(t *testing.T, s fakenvml.Scenario) *bench {
 
 // theJob needs 62 GB and something on each of two GPUs: 3e9 parameters x 16 bytes, 4 of them again in DDP's buckets, 10 GB pinned.
 func (b *bench) theJob(flags ...string) result {
-	args := append([]string{b.exe, "run", "--params", "2.5e9", "--precision", "fp32", "--optimizer", "adamw_fused", "--method", "full", "--activations", "10GB"}, flags...)
+	args := append([]string{b.exe, "run", "--params", "2.5e9", "--precision", "fp32", "--optimizer", "adamw_fused", "--method", "full", "--sharding", "ddp", "--activations", "10GB"}, flags...)
 	return b.run(append(args, "--", "torchrun", "--nproc-per-node=2", "train.py")...)
 }
 
