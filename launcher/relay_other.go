@@ -19,6 +19,9 @@ func StartRelay(_ []string, _ string, stdout, stderr *os.File) (*Relay, error) {
 // RelayName is what a relay is called where there are relays.
 const RelayName = "output-relay"
 
+// GuardName is that of a guard, which only Linux has.
+const GuardName = "command-guard"
+
 // IsPipe is false: no stream is copied.
 func IsPipe(*os.File) bool { return false }
 
