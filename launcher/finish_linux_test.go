@@ -24,10 +24,12 @@ func TestFinishWaitsForTheReader(t *testing.T) {
 		defer close(finished)
 		w.relay.Finish(0)
 	}()
+	moment := time.NewTimer(300 * time.Millisecond) // in which nothing must happen
+	defer moment.Stop()
 	select {
 	case <-finished:
 		t.Fatal("the output was given up")
-	case <-time.After(300 * time.Millisecond):
+	case <-moment.C:
 	}
 	if _, err := io.ReadFull(w.reader, make([]byte, 100000)); err != nil {
 		t.Fatal(err)

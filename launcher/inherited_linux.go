@@ -8,6 +8,7 @@ import "C"
 import (
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -33,6 +34,9 @@ func inheritedClosed(fd int) bool { return fd < 3 && int(C.oomguard_closed_at_st
 func ignoring(file string, argv []string) (string, []string) {
 	var lost uint64
 	for s := unix.Signal(1); s <= 64; s++ {
+		if slices.Contains([]unix.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT}, s) { // which Go can ignore: who has changed that wants it so
+			continue
+		}
 		if wanted := ignoredAtStart() & bit(s); wanted != 0 && !ignored(s) {
 			lost |= wanted
 		}

@@ -290,8 +290,8 @@ func (r *Relay) Started() {
 	for _, f := range r.given {
 		_ = f.Close()
 	}
-	if len(r.streams) > 0 && r.streams[0].to == r.stdout && !SameStream(r.stdout, r.stderr) {
-		go r.letGo(r.streams[0])
+	if streams := r.open(); len(streams) > 0 && streams[0].to == r.stdout && !SameStream(r.stdout, r.stderr) {
+		go r.letGo(streams[0])
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os/signal"
 	"slices"
+	"syscall"
 	"time"
 
 	"oomguard/launcher"
@@ -191,6 +193,8 @@ type link struct {
 // adviseMain is the body of the adviser: the command line that it is told is parsed as ours was, and its command leads to serve.
 func adviseMain(env environment) error {
 	fence.OfferToKernel()
+	// who signals every process of the job (Slurm) means the command; we end when our input does
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTSTP)
 	l := &link{in: json.NewDecoder(env.stdin), out: json.NewEncoder(env.stdout)}
 	if err := l.in.Decode(&l.briefing); err != nil {
 		return usagef("%s is oomguard's own", adviseWord)

@@ -141,7 +141,10 @@ func BenchmarkHard(b *testing.B) {
 // TestWorkGrowsWithTheText counts allocations, which every look at a line or a word makes: a byte of a longer text takes no more than one of a
 // shorter text of the same kind, and never much.
 func TestWorkGrowsWithTheText(t *testing.T) {
-	const most = 1.5 // a byte
+	most := 1.5       // a byte
+	if raceDetector { // under which the pools of regexp and fmt forget at random
+		most *= 20
+	}
 	for name, text := range hardLogs() {
 		per := func(n int) float64 {
 			text := text(n)
@@ -155,7 +158,7 @@ func TestWorkGrowsWithTheText(t *testing.T) {
 			return allocations / float64(len(text))
 		}
 		short, long := per(20_000), per(40_000)
-		if long > most || long > 1.2*short+0.01 {
+		if long > most || long > 1.2*short+0.01*most {
 			t.Errorf("%s: %.3f allocations a byte, in a text of half the length %.3f; want at most %.1f", name, long, short, most)
 		}
 	}
