@@ -135,6 +135,8 @@ type reader struct {
 	// uncertain says why no contradiction is certain; gaps are the reasons of what is not known in the command's words.
 	// open says why settings may be given that nobody can see.
 	uncertain, open string
+	// stranger is what strange found; nil: it was not asked.
+	stranger *stranger
 	// starts: a framework starts the processes itself. kinds are the options of its parser, where they are its own.
 	starts bool
 	kinds  map[string]argumentKind

@@ -1,13 +1,30 @@
 package job
 
 import (
-	"maps"
 	"slices"
 	"strings"
 )
 
+// A stranger is what strange found, for the words and kinds of options that were known then.
+type stranger struct {
+	words, kinds int
+	framework    string
+	option       string
+}
+
 // strange finds an option among the command's words of which nobody here has heard. It may say in other words what seems to be missing.
+// A job with many contradictions asks often, so the answer is kept as long as it can be no other.
 func (r *reader) strange() string {
+	now := stranger{words: len(r.words), kinds: len(r.kinds), framework: r.family.framework}
+	if found := r.stranger; found != nil && found.words == now.words && found.kinds == now.kinds && found.framework == now.framework {
+		return found.option
+	}
+	now.option = r.findStrange()
+	r.stranger = &now
+	return now.option
+}
+
+func (r *reader) findStrange() string {
 	var known map[string]bool
 	for _, word := range r.words {
 		given, _, _ := strings.Cut(word, "=")
@@ -17,15 +34,24 @@ func (r *reader) strange() string {
 		if known == nil {
 			known = r.knownOptions()
 		}
-		name := plainName(given)
-		abbreviates := func(option string) bool {
-			return strings.HasPrefix(option, name) || strings.HasPrefix(name, "no_") && option == name[3:]
-		}
-		if !known[name] && !slices.ContainsFunc(slices.Collect(maps.Keys(known)), abbreviates) && !r.mentioned(name) {
+		if name := plainName(given); !known[name] && !abbreviates(name, known) && !r.mentioned(name) {
 			return given
 		}
 	}
 	return ""
+}
+
+// abbreviates reports whether a name is the beginning of a known one, or negates one.
+func abbreviates(name string, known map[string]bool) bool {
+	if positive, negated := strings.CutPrefix(name, "no_"); negated && known[positive] {
+		return true
+	}
+	for option := range known {
+		if strings.HasPrefix(option, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // knownOptions are the names of all options of which something is known here.
