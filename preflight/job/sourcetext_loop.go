@@ -219,18 +219,6 @@ func (f *sourceFile) named(name string) (value *python.Expr, line int) {
 	return f.scope.Resolve(read, python.Place{Line: math.MaxInt, Scope: last.Scope}), last.Line
 }
 
-// changes reports whether the script gives an option another value after its command line was parsed: args.batch_size = ...
-func (t *sourceText) changes(name string) bool {
-	for _, f := range t.files {
-		for _, a := range f.Assignments {
-			if base, field, dotted := cutLast(a.Target); dotted && field == name && isArgumentsName(base) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // sharedOut is a number that the script divides by the number of its processes, in place.
 func (r *reader) sharedOut(before *python.Expr, operator string, by *python.Expr) *python.Expr {
 	world := product(r.job.NNodes.Or(0), r.job.NProc.Or(0))

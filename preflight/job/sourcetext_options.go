@@ -370,3 +370,15 @@ func (f *sourceFile) node(e *python.Expr, path string, at python.Place) (n *docu
 	}
 	return n, false
 }
+
+// changes reports whether the script gives an option another value after its command line was parsed: args.batch_size = ...
+func (t *sourceText) changes(name string) bool {
+	for _, f := range t.files {
+		for _, a := range f.Assignments {
+			if base, field, dotted := cutLast(a.Target); dotted && field == name && isArgumentsName(base) {
+				return true
+			}
+		}
+	}
+	return false
+}
