@@ -17,13 +17,13 @@ type command struct {
 }
 
 // shortOptions are the options of usual programs whose value is a secret and whose name does not say so. A value may be joined to them.
-func shortOptions() map[string]string {
+var shortOptions = sync.OnceValue(func() map[string]string {
 	return map[string]string{
 		"sshpass": "-p", "curl": "-u --user -U --proxy-user -b --cookie", "wget": "--http-passwd", "redis-cli": "-a", "docker": "-p", "podman": "-p", "nerdctl": "-p", "helm": "-p",
 		"mysql": "-p", "mysqldump": "-p", "mongo": "-p", "mongosh": "-p", "ldapsearch": "-w", "http": "-a", "https": "-a", "az": "-p", "smbclient": "-U", "wandb": "", "openssl": "-k -pass -passin -passout",
 		"huggingface-cli": "", "hf": "", "aws": "", "kaggle": "", "oc": "-p", "swanlab": "-k", "zip": "-P", "unzip": "-P",
 	}
-}
+})
 
 // onlyAtLogin: elsewhere their option means something else (docker run -p is a port).
 func onlyAtLogin() []string {

@@ -2,16 +2,15 @@ package job
 
 import (
 	"fmt"
-	"regexp"
-	"slices"
 	"strings"
+	"sync"
 )
 
 // Options that look as if they were about a setting, and that nothing here understood. They decide nothing; but "not given" would be untrue.
 
 // lookalikes are the words that options about a setting have in their names, on any side of a dash, a dot or an underscore. A word with such
 // a mark in it is a whole name.
-func lookalikes() map[string]string {
+var lookalikes = sync.OnceValue(func() map[string]string {
 	precision := "amp fp16 bf16 fp8 fp32 half precision dtype float16 bfloat16 mixed_precision"
 	adapter := "lora qlora dora peft adapter adapters tuner sft_type train_type finetuning_type network_dim network_module"
 	return map[string]string{
@@ -46,20 +45,14 @@ func lookalikes() map[string]string {
 		"fused_loss":         "liger fused_loss cut_cross_entropy",
 		"ref_model":          "ref reference ref_load",
 	}
-}
-
-var nameWord = regexp.MustCompile(`[a-z0-9]+`)
+})
 
 // looksLike reports whether an option's name is about a setting.
 func looksLike(option, words string) bool {
-	name := strings.ToLower(plainName(option))
-	parts := nameWord.FindAllString(name, -1)
-	whole := strings.Join(parts, "_")
+	notInWords := func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') }
+	name := "_" + strings.Join(strings.FieldsFunc(strings.ToLower(option), notInWords), "_") + "_"
 	for word := range strings.FieldsSeq(words) {
-		if strings.Contains(word, "_") && strings.Contains("_"+whole+"_", "_"+word+"_") {
-			return true
-		}
-		if slices.Contains(parts, word) {
+		if strings.Contains(name, "_"+word+"_") {
 			return true
 		}
 	}
