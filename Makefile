@@ -19,7 +19,7 @@ export CGO_LDFLAGS := -Wl,-z,lazy
 LDFLAGS := -X main.linkedVersion=$(VERSION) -extldflags=-Wl,-z,lazy
 GOFLAGS_BUILD := -trimpath -ldflags='$(LDFLAGS)'
 
-.PHONY: all build demo demo-oom test unit lint bench accuracy measure simulate clean python old-torch launchers FORCE
+.PHONY: all build demo demo-oom test unit lint gate bench accuracy measure simulate clean python old-torch launchers FORCE
 
 all: build
 
@@ -66,6 +66,15 @@ lint: $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)
 $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION):
 	GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	mv $(TOOLS)/golangci-lint $@
+
+# gate: what the answers to all jobs, models and logs in testdata are now, beside those of another commit: make gate BASE=main.
+# Moving code changes none; the commit lists what is meant to change. Status 1 when some differ; what differs stays in bin/gate.
+BASE ?= HEAD
+gate:
+	rm -rf bin/gate && mkdir -p bin/gate && git worktree prune && git worktree add -q --detach bin/gate/base $(BASE)
+	cd bin/gate/base && OOMGUARD_TEST_GATE=$(CURDIR)/bin/gate/before go test -count=1 -run 'TestGate$$' ./cmd/oomguard; status=$$?; cd $(CURDIR) && git worktree remove --force bin/gate/base && exit $$status
+	OOMGUARD_TEST_GATE=$(CURDIR)/bin/gate/after go test -count=1 -run 'TestGate$$' ./cmd/oomguard
+	@diff -rU2 bin/gate/before bin/gate/after > bin/gate/differences || { cat bin/gate/differences | head -100; grep -c '^diff\|^Only' bin/gate/differences; exit 1; }
 
 # bench: the numbers of the promises in the README.
 bench: python
