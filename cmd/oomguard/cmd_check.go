@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -13,9 +14,13 @@ import (
 	"oomguard/monitor/report"
 	"oomguard/preflight"
 	"oomguard/preflight/estimate"
+	"oomguard/preflight/job"
 )
 
-const explainSchema = "oomguard.explain/v1"
+const (
+	explainSchema = "oomguard.explain/v1"
+	whySchema     = "oomguard.why/v1"
+)
 
 func checkCommand(env environment) *cli.Command {
 	return &cli.Command{
@@ -92,7 +97,7 @@ func explainCommand(env environment) *cli.Command {
 		Usage:       "what was understood of a command, each setting with where it comes from",
 		UsageText:   "oomguard explain [flags] -- CMD...",
 		Description: "Exit status: 0, 2 wrong usage or unreadable input, 1 oomguard failed.",
-		Flags:       join(jobFlags(), hardwareFlags(), outputFlags(report.Explain{})),
+		Flags:       join(jobFlags(), hardwareFlags(), outputFlags(report.Explain{}), []cli.Flag{whyFlag()}),
 		Action: func(c *cli.Context) error {
 			return explainAction(c.Context, env, c)
 		},
@@ -111,6 +116,9 @@ func explainAction(ctx context.Context, env environment, c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if key := c.String("why"); key != "" {
+		return explainWhy(env, out, p, key)
+	}
 	j := p.job
 	doc := report.Explain{
 		Schema: explainSchema, Command: monitor.NewScrubber(env.environ, j.Argv).Args(j.Argv), Job: j, Versions: j.Versions, Problems: texts(j.Problems),
@@ -118,6 +126,34 @@ func explainAction(ctx context.Context, env environment, c *cli.Context) error {
 	}
 	if h := p.hardware; h.Kind != "" {
 		doc.Hardware = &estimate.GPUSize{Name: h.Name, Kind: h.Kind, Count: h.Count, TotalBytes: h.TotalBytes, Origin: h.Origin}
+	}
+	if err := out.write(doc); err != nil {
+		return err
+	}
+	noteFaults(nil, nil, p.faults, env.say)
+	return nil
+}
+
+func whyFlag() cli.Flag {
+	return &cli.StringFlag{Name: "why", Usage: "all that was said about the setting `KEY`, by every source, and what counts", Category: "Output"}
+}
+
+// explainWhy shows what every source said about one setting.
+func explainWhy(env environment, out output, p *prepared, key string) error {
+	key = strings.ReplaceAll(key, "-", "_")
+	claims, ok := p.job.Why(key)
+	if !ok {
+		var keys []string
+		for _, s := range p.job.Settings() {
+			keys = append(keys, s.Key)
+		}
+		return usagef("--why %s: there is no such setting; there are %s", key, strings.Join(keys, ", "))
+	}
+	doc := report.Why{Schema: whySchema, Key: key, Claims: claims, Order: job.Order()}
+	for _, claim := range claims {
+		if claim.Used {
+			doc.Value = claim.Value
+		}
 	}
 	if err := out.write(doc); err != nil {
 		return err

@@ -21,7 +21,7 @@ import (
 // documents are one of each kind; every kind that a command prints belongs here.
 func documents() []Document {
 	return []Document{
-		&Announcement{}, &Runs{}, &Checks{}, &DryRun{}, &Estimate{}, &Explain{}, &Devices{}, &Catalogue{}, &Max{}, &Plan{}, &Postmortem{}, &Run{}, &Snapshot{},
+		&Announcement{}, &Runs{}, &Checks{}, &DryRun{}, &Estimate{}, &Explain{}, &Why{}, &Devices{}, &Catalogue{}, &Max{}, &Plan{}, &Postmortem{}, &Run{}, &Snapshot{},
 	}
 }
 

@@ -37,7 +37,7 @@ func (r *reader) deriveWorld() {
 		j.NProc.Offer(1, "assumed: one process, no command given")
 	}
 	if r.ownRanks() {
-		j.WorldSize = Setting[int]{}
+		j.WorldSize.become(Setting[int]{})
 	}
 	switch world := product(j.NNodes.Value, j.NProc.Value); {
 	case j.NNodes.Known && j.NProc.Known && world == 0:
@@ -214,7 +214,7 @@ func (r *reader) deriveAdapter() {
 		r.ownAdapter()
 	case j.Method.Known:
 		if j.Method.own() {
-			j.LoRA = Setting[*LoRA]{}
+			j.LoRA.become(Setting[*LoRA]{})
 		}
 		j.LoRA.Offer(nil, "no LoRA adapters: method "+j.Method.Value)
 	}

@@ -132,7 +132,7 @@ func (r *reader) nanotronBatch(c *configuration) {
 			longest = length
 		}
 		if stage.find("data.dataset.sft_dataloader") != nil {
-			j.Task = Setting[string]{Value: "sft", Known: true, Origin: n.Origin() + ": a stage of instructions"}
+			j.Task.become(Setting[string]{Value: "sft", Known: true, Origin: n.Origin() + ": a stage of instructions"})
 		}
 	}
 	if all := c.size(0, "tokens.sequence_length"); longest.Known && longest.Value >= all.Value {

@@ -161,7 +161,7 @@ func (o *openrlhf) flag(name string) Setting[bool] {
 
 // workers: Ray starts the actor's processes.
 func (o *openrlhf) workers() {
-	o.r.job.Launcher = Setting[string]{Value: "ray", Known: true, Origin: "OpenRLHF starts its workers through Ray"}
+	o.r.job.Launcher.become(Setting[string]{Value: "ray", Known: true, Origin: "OpenRLHF starts its workers through Ray"})
 	o.r.startsProcesses(o.size("actor_num_gpus_per_node", 8), o.size("actor_num_nodes", 1))
 }
 

@@ -65,7 +65,7 @@ func (r *reader) readTorchtune() {
 		model = "policy_model"
 	}
 	if data := c.word("", "dataset._component_"); strings.HasSuffix(data.Value, ".text_completion_dataset") && r.family.task == "sft" {
-		r.job.Task = Setting[string]{Value: "pretrain", Known: true, Origin: data.Origin + ": every token of the text has a loss"}
+		r.job.Task.become(Setting[string]{Value: "pretrain", Known: true, Origin: data.Origin + ": every token of the text has a loss"})
 	}
 	r.torchtuneBatch(c, kind)
 	if every := c.find("run_val_every_n_steps"); every == nil || c.find("dataset_val") == nil {

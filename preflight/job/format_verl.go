@@ -134,7 +134,7 @@ const verlActor = "actor_rollout_ref.actor."
 // processes: Ray starts a worker on every GPU that the configuration names.
 func (v *verl) processes() {
 	j := v.r.job
-	j.Launcher = Setting[string]{Value: "ray", Known: true, Origin: "verl starts its workers through Ray"}
+	j.Launcher.become(Setting[string]{Value: "ray", Known: true, Origin: "verl starts its workers through Ray"})
 	v.r.startsProcesses(v.c.size(8, "trainer.n_gpus_per_node"), v.c.size(1, "trainer.nnodes"))
 }
 

@@ -152,7 +152,7 @@ func (r *reader) readVerlSFT(c *configuration) {
 		config, strategy = "engine.", c.word("fsdp", "engine.strategy")
 	}
 	if r.family.program == "sft_trainer_ray" {
-		j.Launcher = Setting[string]{Value: "ray", Known: true, Origin: "verl starts its workers through Ray"}
+		j.Launcher.become(Setting[string]{Value: "ray", Known: true, Origin: "verl starts its workers through Ray"})
 		r.startsProcesses(c.size(1, "trainer.n_gpus_per_node"), c.size(1, "trainer.nnodes"))
 	}
 	r.verlModel(c, "model.partial_pretrain", "model.path")

@@ -71,7 +71,7 @@ func (r *reader) ownAdapter() {
 		return
 	}
 	if set.withheld || !set.Known || set.Value == nil {
-		*set = Setting[*LoRA]{}
+		set.become(Setting[*LoRA]{})
 		r.offerLoRA()
 		return
 	}
@@ -92,7 +92,7 @@ func (r *reader) ownAdapter() {
 	}
 	if !strings.Contains(set.Origin, ownFlag) {
 		origins = append(origins, set.Origin)
-		*set = Setting[*LoRA]{Value: &l, Known: true, Origin: strings.Join(origins, ", ")}
+		set.become(Setting[*LoRA]{Value: &l, Known: true, Origin: strings.Join(origins, ", ")})
 	}
 }
 

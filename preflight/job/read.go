@@ -44,15 +44,16 @@ func Read(src Sources) *Job {
 		src.LoadModel = model.Load
 	}
 	r := &reader{src: src, job: &Job{Argv: slices.Clone(src.Argv)}, versions: map[string]string{}}
-	r.part("oomguard's own flags", r.readOwnFlags)
+	r.job.eachFact(func(_ string, f fact) { f.attach(&r.ledger) })
+	r.turn(sourceFlags, r.readOwnFlags)
 	r.part("oomguard.yaml", r.readOwnFile)
-	r.part("the command", r.readCommand)
+	r.turn(sourceCommand, r.readCommand)
 	r.part("the installed versions", r.readVersions)
-	r.part("the script's arguments", r.readScriptArguments)
-	r.part("the settings of oomguard.yaml", func() { r.applyOwnFile(r.ownLines) })
-	r.part("the model", r.readModel)
-	r.part("the defaults", r.applyDefaults)
-	r.part("what follows from the settings", r.derive)
+	r.turn(sourceScript, r.readScriptArguments)
+	r.turn(sourceOwnFile, func() { r.applyOwnFile(r.ownLines) })
+	r.turn(sourceModel, r.readModel)
+	r.turn(sourceDefaults, r.applyDefaults)
+	r.turn(sourceDerived, r.derive)
 	r.part("what is unknown", r.explainUnknowns)
 	r.part("what is not known in the command's words", r.tellUnread)
 	r.part("what is open in a script", r.settle)
@@ -72,7 +73,13 @@ func Unread(argv []string, fault *fence.Fault) *Job {
 	return j
 }
 
-// part is one source's turn, behind a fence: after a fault of ours in it nobody knows what it would have said, so that no weaker source
+// turn gives one of the sources of Order its turn.
+func (r *reader) turn(name string, read func()) {
+	r.ledger.source = name
+	r.part(name, read)
+}
+
+// part is a part of the reading, behind a fence: after a fault of ours in it nobody knows what it would have said, so that no weaker source
 // counts any more, and what stronger ones said stays.
 func (r *reader) part(name string, read func()) {
 	fault := fence.Do("reading "+name, read)
@@ -88,8 +95,9 @@ func (r *reader) part(name string, read func()) {
 type reader struct {
 	sourceReading // the script's own text
 
-	src Sources
-	job *Job
+	src    Sources
+	job    *Job
+	ledger ledger
 
 	ownLines  []ownLine          // of oomguard.yaml
 	versions  map[string]string  // forced by flag or file, until readVersions adds the installed ones

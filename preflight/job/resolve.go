@@ -108,7 +108,7 @@ func (r *reader) loadModel() {
 	}
 	if info, err := os.Stat(folder); err == nil && info.IsDir() && exists(folder, adapterFile) {
 		if base := r.readAdapterFolder(folder); base.Known {
-			r.job.Model = base
+			r.job.Model.become(base)
 			if folder = r.findModel(); folder == "" {
 				return
 			}

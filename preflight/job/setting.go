@@ -3,6 +3,7 @@ package job
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"oomguard/preflight/job/shell"
@@ -20,11 +21,14 @@ type Setting[T any] struct {
 
 	each     string // the list, in JSON, where the value differs by node; Value is then the largest
 	withheld bool   // a source names it, but not its value: weaker sources do not count
+	claims   *claims
 }
 
 // Offer sets the value unless a stronger source already has.
 func (s *Setting[T]) Offer(value T, origin string) {
-	if !s.Known && !s.withheld {
+	open := !s.Known && !s.withheld
+	s.claims.add(valueText(value), origin, open)
+	if open {
 		s.Value, s.Known, s.Origin = value, true, origin
 	}
 }
@@ -41,16 +45,22 @@ func (s *Setting[T]) OfferEach(value T, each []T, origin string) {
 func (s *Setting[T]) Unknown(why string) {
 	if !s.Known && s.Origin == "" {
 		s.Origin = why
+		s.claims.add(unknownValue, why, true)
 	}
 }
 
 // Withhold records that a source decides the setting by what nobody can see from outside, unless a stronger source has given the value:
 // weaker ones and defaults no longer count.
 func (s *Setting[T]) Withhold(why string) {
-	if !s.Known && !s.withheld {
+	open := !s.Known && !s.withheld
+	s.claims.add(unknownValue, why, open)
+	if open {
 		s.Origin, s.withheld = why, true
 	}
 }
+
+// unknownValue is what is shown for a value that nobody knows.
+const unknownValue = "unknown"
 
 // ownFlag is how the origin of a value begins that one of oomguard's own flags gave: nothing is stronger.
 const ownFlag = "flag --"
@@ -60,8 +70,18 @@ func (s Setting[T]) own() bool { return s.Known && strings.HasPrefix(s.Origin, o
 
 // replace puts another setting in its place, for what is found out later and is truer; never in place of an own flag's.
 func (s *Setting[T]) replace(other Setting[T]) {
-	if !s.own() {
-		*s = other
+	if s.own() {
+		s.claims.add(other.named("").Value, other.Origin, false)
+		return
+	}
+	s.become(other)
+}
+
+// become is replace for what not even an own flag stands against: the setting begins anew.
+func (s *Setting[T]) become(other Setting[T]) {
+	other.claims = s.claims
+	if *s = other; other.Origin != "" {
+		s.claims.add(s.named("").Value, s.Origin, true)
 	}
 }
 
@@ -137,6 +157,8 @@ type fact interface {
 	drop(why string)
 	named(key string) Named
 	settle(place string)
+	attach(l *ledger)
+	told() []Claim
 }
 
 // settle ends the reading: a text with a part that a shell script leaves open is unknown, and what the command line says stands at a
@@ -144,7 +166,7 @@ type fact interface {
 func (s *Setting[T]) settle(place string) {
 	if text, ok := any(s.Value).(string); ok && s.Known {
 		if why, unknown := shell.Unknown(text); unknown {
-			*s = Setting[T]{Origin: why}
+			*s = Setting[T]{Origin: why, claims: s.claims}
 		}
 	}
 	if place != "" {
@@ -153,8 +175,29 @@ func (s *Setting[T]) settle(place string) {
 	s.Origin = shell.Plain(s.Origin)
 }
 
+// attach lets a ledger write down what is said about the setting.
+func (s *Setting[T]) attach(l *ledger) { s.claims = &claims{ledger: l} }
+
+// told is what was said. The last claim is the setting as it is now, where nobody claimed just that.
+func (s *Setting[T]) told() []Claim {
+	now := s.named("")
+	if s.claims == nil {
+		return []Claim{{Value: now.Value, Origin: now.Origin, Used: true}}
+	}
+	list := slices.Clone(s.claims.list)
+	i := slices.IndexFunc(list, func(c Claim) bool { return c.Used })
+	if i >= 0 && list[i].Value == now.Value {
+		list[i].Origin = now.Origin // as it is shown: with the place in a script
+		return list
+	}
+	for i := range list {
+		list[i].Used = false
+	}
+	return append(list, Claim{Source: sourceDerived, Value: now.Value, Origin: now.Origin, Used: true})
+}
+
 func (s *Setting[T]) named(key string) Named {
-	n := Named{Key: key, Value: "unknown", Known: s.Known, Origin: s.Origin}
+	n := Named{Key: key, Value: unknownValue, Known: s.Known, Origin: s.Origin}
 	if s.Known {
 		n.Value = valueText(s.Value)
 		if s.each != "" {

@@ -152,5 +152,5 @@ func (r *reader) spawnInSource() {
 			}
 		}
 	}
-	r.job.NProc = nproc
+	r.job.NProc.become(nproc)
 }
