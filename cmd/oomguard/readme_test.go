@@ -34,6 +34,41 @@ func TestReadme(t *testing.T) {
 	}
 }
 
+// TestArchitecture: the page names every package, and every path that it names is there.
+func TestArchitecture(t *testing.T) {
+	root := filepath.Join("..", "..")
+	data, err := os.ReadFile(filepath.Join(root, "docs", "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(data)
+	err = filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		name, relErr := filepath.Rel(root, path)
+		if err != nil || relErr != nil || !entry.IsDir() {
+			return err
+		}
+		if base := filepath.Base(path); name != "." && (strings.HasPrefix(base, ".") || base == "testdata" || base == "bin") {
+			return filepath.SkipDir
+		}
+		if found, err := filepath.Glob(filepath.Join(path, "*.go")); err == nil && len(found) > 0 && !strings.Contains(page, name) {
+			t.Errorf("docs/ARCHITECTURE.md does not name the package %s", name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range strings.FieldsFunc(page, func(c rune) bool { return strings.ContainsRune(" `,;:()\n", c) }) {
+		top, _, deep := strings.Cut(word, "/")
+		if !deep || top != "cmd" && top != "preflight" && top != "launcher" && top != "monitor" && top != "docs" {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(root, strings.TrimSuffix(word, "."))); err != nil {
+			t.Errorf("docs/ARCHITECTURE.md names %s, which is not there", word)
+		}
+	}
+}
+
 // TestReadmeExamples: the commands that the README shows with their output print those very lines.
 func TestReadmeExamples(t *testing.T) {
 	data, err := os.ReadFile("../../README.md")
