@@ -3,8 +3,11 @@ package preflight
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"oomguard/checklists"
+	"oomguard/preflight/plan"
+	"oomguard/preflight/remedy"
 )
 
 func remedyChosen() check {
@@ -37,30 +40,25 @@ func judgeRemedyChosen(f Facts, with checklists.Params) checklists.Verdict {
 	if len(f.Remedies) == 0 {
 		return warned(short+", and no single setting makes this job smaller", f.moreMemory())
 	}
-	largest := f.Estimate.Bottleneck
-	for _, r := range f.Remedies {
-		if slices.Contains(remediesOf(largest), r.ID) {
-			return warned(fmt.Sprintf("%s; for %s (%s) %s is left, which saves %s", short, largest, f.bytes(f.bottleneckBytes()), r.ID,
-				f.bytes(r.SavesBytes)), r.How+"; oomguard plan shows all remedies")
-		}
-	}
-	next := f.Remedies[0]
-	if len(remediesOf(largest)) == 0 {
-		return warned(fmt.Sprintf("%s; no setting is made for %s, and the cheapest of the others, %s, saves %s", short, largest, next.ID,
-			f.bytes(next.SavesBytes)), next.How+"; oomguard plan shows all remedies")
-	}
-	return warned(fmt.Sprintf("what helps against %s is on already, but %s; the cheapest of the others, %s, saves %s",
-		largest, short, next.ID, f.bytes(next.SavesBytes)), next.How+"; oomguard plan shows all remedies")
+	return warned(f.nextRemedy(short))
 }
 
-// remediesOf names the planner's remedies that aim at one component. Others, such as a smaller batch, act on several.
-func remediesOf(component string) []string {
-	return map[string][]string{
-		"activations":    {"checkpointing"},
-		"logits":         {"fused-loss"},
-		"optimizer":      {"optimizer-8bit", "sharding"},
-		"master_weights": {"sharding"},
-		"gradients":      {"sharding"},
-		"parameters":     {"sharding", "lora"},
-	}[component]
+// nextRemedy is what is left of the remedies: the cheapest that aims at the largest part, or else the cheapest.
+func (f Facts) nextRemedy(short string) (detail, do string) {
+	largest := f.Estimate.Bottleneck
+	aimed := remedy.AimedAt(largest)
+	at := slices.IndexFunc(f.Remedies, func(r plan.Remedy) bool { return slices.Contains(aimed, r.ID) })
+	next := f.Remedies[max(at, 0)]
+	do = strings.ReplaceAll(next.How, "\n", ": ") + "; oomguard plan shows all remedies"
+	saves := "saves what is not known"
+	if next.SavesBytes != nil {
+		saves = "saves " + f.bytes(*next.SavesBytes)
+	}
+	switch {
+	case at >= 0:
+		return fmt.Sprintf("%s; for %s (%s) %s is left, which %s", short, largest, f.bytes(f.bottleneckBytes()), next.ID, saves), do
+	case len(aimed) == 0:
+		return fmt.Sprintf("%s; no setting is made for %s, and the cheapest of the others, %s, %s", short, largest, next.ID, saves), do
+	}
+	return fmt.Sprintf("what helps against %s is on already, but %s; the cheapest of the others, %s, %s", largest, short, next.ID, saves), do
 }

@@ -55,9 +55,9 @@ func healthy() Facts {
 	return Facts{
 		Mode: ModeRun, Job: j, Estimate: e,
 		Remedies: []plan.Remedy{
-			{ID: "grad-accum", How: "take a smaller batch", SavesBytes: 5 * gib},
-			{ID: "checkpointing", How: "turn on checkpointing", SavesBytes: 9 * gib},
-			{ID: "lora", How: "train adapters", SavesBytes: 30 * gib},
+			{ID: "grad-accum", How: "take a smaller batch", SavesBytes: bytesPtr(5 * gib)},
+			{ID: "checkpointing", How: "turn on checkpointing", SavesBytes: bytesPtr(9 * gib)},
+			{ID: "lora", How: "train adapters", SavesBytes: bytesPtr(30 * gib)},
 		},
 		Devices: []Device{gpu(0), gpu(1)},
 		History: []Earlier{

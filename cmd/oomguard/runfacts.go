@@ -12,12 +12,13 @@ import (
 	"oomguard/preflight"
 	"oomguard/preflight/estimate"
 	"oomguard/preflight/plan"
+	"oomguard/preflight/remedy"
 )
 
 // runFacts is what the recording, the estimate and the job say about the rank that died. r nil: no rank is known to have died first, and
 // the one with the highest peak stands for all.
 func runFacts(doc *report.Run, r *monitor.Rank) *oom.RunFacts {
-	f := &oom.RunFacts{Memory: doc.Recording.Memory, Job: jobFacts(doc)}
+	f := &oom.RunFacts{Memory: doc.Recording.Memory, Job: jobFacts(doc), Setup: remedyCase(doc)}
 	if doc.Estimate != nil && !doc.Estimate.Partial { // a lower bound is no prediction
 		f.Predicted = map[string]int64{}
 		for _, s := range doc.Estimate.Stages {
@@ -111,6 +112,14 @@ func jobFacts(doc *report.Run) oom.JobFacts {
 	return oom.JobFacts{Framework: j.Framework.Or(""), Sharding: j.Sharding.Or(""), MicroBatch: j.MicroBatch.Or(0)}
 }
 
+// remedyCase is what the remedies are asked about the job.
+func remedyCase(doc *report.Run) remedy.Case {
+	if doc.EstimateInput != nil {
+		return plan.Case(*doc.EstimateInput)
+	}
+	return remedy.Case{Job: doc.Job}
+}
+
 // ampFacts compare the measurement with what the estimate gives with and without mixed precision; nil where it is off or the job is not
 // at hand any more.
 func ampFacts(doc *report.Run, r *monitor.Rank) *oom.AMPFacts {
@@ -173,10 +182,11 @@ func smallerRun(doc *report.Run, earlier []preflight.Earlier) *oom.SmallerRun {
 	return best
 }
 
-// priced writes behind each remedy what it would save on this job in the stage where it died, and whether the job then fits, according to the
-// estimate, if that knows the whole job; it leaves out those of the estimate's kind that do not apply to the job, and adds what fits together.
+// priced puts the planner's words in place of the remedies that change the job, and beside them what each would save in the stage where it
+// died, and whether the job then fits, if the estimate knows the whole job. It leaves out those that the planner does not offer, and adds
+// what fits together.
 func priced(d *oom.Diagnosis, doc *report.Run) {
-	if doc.Estimate == nil || doc.Estimate.Open() || doc.EstimateInput == nil || !aboutDevice(d) {
+	if doc.Estimate == nil || doc.EstimateInput == nil || !aboutDevice(d) {
 		return
 	}
 	in := whereItDied(*doc.EstimateInput, d)
@@ -185,6 +195,7 @@ func priced(d *oom.Diagnosis, doc *report.Run) {
 		doc.Missing = append(doc.Missing, "what the remedies would save: "+err.Error())
 		return
 	}
+	open := doc.Estimate.Open()
 	now, err := estimate.Run(in)
 	// It was said to fit and has not: what the estimate lacks is not known, and with it what would fit.
 	refuted := err == nil && now.Fits != nil && *now.Fits
@@ -195,19 +206,24 @@ func priced(d *oom.Diagnosis, doc *report.Run) {
 	kept := []oom.Remedy{}
 	for _, r := range d.Remedies {
 		offer, ok := byID[r.ID]
-		switch {
-		case ok:
-			r.SavesBytes, r.NewDeviceBytes, r.Fits = &offer.SavesBytes, &offer.NewDeviceBytes, offer.Fits
-			if refuted && offer.Fits != nil && *offer.Fits {
-				r.Fits = nil
-			}
-			r.How = offer.How + "\n" + r.How
-		case slices.Contains(plan.IDs(), r.ID):
+		if !ok && slices.Contains(plan.IDs(), r.ID) {
 			continue // it is on already, or would not lower this peak
+		}
+		if ok {
+			r.How = offer.How
+		}
+		if ok && !open {
+			r.SavesBytes, r.NewDeviceBytes, r.Fits = offer.SavesBytes, offer.NewDeviceBytes, offer.Fits
+		}
+		if refuted && r.Fits != nil && *r.Fits {
+			r.Fits = nil
 		}
 		kept = append(kept, r)
 	}
 	d.Remedies = kept
+	if open {
+		return
+	}
 	c, err := plan.Combine(in)
 	if err != nil {
 		doc.Missing = append(doc.Missing, "which remedies fit together: "+err.Error())
@@ -218,12 +234,18 @@ func priced(d *oom.Diagnosis, doc *report.Run) {
 	}
 }
 
-// whereItDied is the estimate's question for the device that ran out of memory, which is not always the one that was declared, or seen.
+// whereItDied is the estimate's question for the device that ran out of memory, which is not always the one that was declared, or seen, and
+// with the framework that the log gives away where the job does not.
 func whereItDied(in estimate.Input, d *oom.Diagnosis) estimate.Input {
 	for _, m := range d.OOMs {
 		if m.TotalBytes > 0 && (in.Hardware.TotalBytes <= 0 || m.TotalBytes < in.Hardware.TotalBytes) {
 			in.Hardware.TotalBytes = m.TotalBytes
 		}
+	}
+	if !in.Job.Framework.Known && d.Framework != "" { // the log tells it
+		j := *in.Job
+		j.Framework.Offer(d.Framework, "the log")
+		in.Job = &j
 	}
 	return in
 }

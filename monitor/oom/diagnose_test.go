@@ -78,7 +78,7 @@ func TestRemedyOrder(t *testing.T) {
 		}
 		return list
 	}
-	general := []string{"amp", "grad-accum", "checkpointing", "fused-loss", "sharding", "optimizer-8bit", "lora", "offload", "model-parallel", "shorter-seq"}
+	general := []string{"amp", "fused-loss", "grad-accum", "checkpointing", "sharding", "optimizer-8bit", "offload", "model-parallel", "lora", "shorter-seq"}
 	if got := ids(full, NoFacts()); !slices.Equal(got, general) {
 		t.Errorf("full card: %v", got)
 	}

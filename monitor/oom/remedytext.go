@@ -79,36 +79,6 @@ func (q *inquest) allocConfHelps() bool {
 	return !q.expandableOn() && (q.msg == nil || q.msg.Form != FormAsync)
 }
 
-// allocConfHow names the variable and the option that this torch and this platform obey. Expandable segments exist from 2.1 on; 2.9 ignores
-// them when given through the new name (pytorch issue 183387), so the old name is the one to use; a message of the old kind comes from a
-// torch without them.
-func (q *inquest) allocConfHow() string {
-	variable := "PYTORCH_CUDA_ALLOC_CONF"
-	if q.msg != nil && q.msg.Form == FormHIP {
-		variable = "PYTORCH_HIP_ALLOC_CONF"
-	}
-	old := q.msg != nil && strings.Contains(" G1 G2 G2h G2c ", " "+q.msg.Generation+" ")
-	if v := q.facts.TorchVersion; v != "" {
-		old = strings.HasPrefix(v, "1.") || strings.HasPrefix(v, "2.0")
-	}
-	if old {
-		return "export " + variable + "=max_split_size_mb:128 (torch 1.10 or newer; this torch has no expandable_segments, which would end it at start: they need 2.1)"
-	}
-	if reason := q.noExpandable(); reason != "" {
-		return "export " + variable + "=max_split_size_mb:128,garbage_collection_threshold:0.8; not expandable_segments: this is " + reason
-	}
-	return "export " + variable + "=expandable_segments:True before the program starts (torch 2.1 or newer, Linux, not WSL or Tegra; not with tensors that are shared between processes " +
-		"over CUDA IPC before torch 2.6); keep to this name: torch 2.9 ignores the option under the new name PYTORCH_ALLOC_CONF; drop max_split_size_mb, which has no use beside it"
-}
-
-func (q *inquest) steadyShapesHow() string {
-	how := "pad batches to a few fixed lengths so that freed blocks fit again (pad_to_multiple_of=64 in the collator)"
-	if f := q.framework(); f == "" || strings.Contains(" hf-trainer trl unsloth llamafactory ", " "+f+" ") {
-		how += "; Hugging Face: --group_by_length True (transformers 5: --train_sampling_strategy group_by_length), --torch_empty_cache_steps 100"
-	}
-	return how + "; call torch.cuda.empty_cache() between training and evaluation"
-}
-
 func (q *inquest) leakWhy() string {
 	if k, ok := q.facts.Run.leak(); ok {
 		return fmt.Sprintf("what was allocated after a step grew from %s to %s between steps %d and %d", size(k.firstBytes), size(k.lastBytes), k.firstStep, k.lastStep)

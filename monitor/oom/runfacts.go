@@ -1,6 +1,10 @@
 package oom
 
-import "fmt"
+import (
+	"fmt"
+
+	"oomguard/preflight/remedy"
+)
 
 // RunFacts is what a run folder tells beside the text: what was measured inside the rank that died, what the driver saw on its GPU, what
 // had been predicted, and the job's settings. Zero values mean unknown.
@@ -26,6 +30,7 @@ type RunFacts struct {
 	Parts      map[string]int64
 	PartsStage string
 	Job        JobFacts
+	Setup      remedy.Case // the job's part of what the remedies are asked about
 	AMP        *AMPFacts
 	Smaller    *SmallerRun
 }

@@ -36,6 +36,14 @@ func (q *inquest) situations(cause Cause) []Situation {
 	return list
 }
 
+// deviceCauses are those for which memory on the device was short.
+func deviceCauses() []Cause {
+	return []Cause{Capacity, FragmentationCause, OtherProcess, ModelLoad, OptimizerInit, Activation, LogitsLoss, EvalGenerate, LeakGrowth, SingleHugeAllocation,
+		NCCLOOM, CublasAllocFailed, CudaContextOOM, HIPROCm}
+}
+
+func fixed(s string) func(*inquest) string { return func(*inquest) string { return s } }
+
 func situationTable() []situation {
 	return []situation{
 		{"estimate-off", "the estimate is far from what was measured", (*inquest).estimateOff, (*inquest).estimateOffDo},

@@ -78,7 +78,7 @@ func (d Plan) Page(u Units) Page {
 		case r.Fits != nil:
 			fits = "no"
 		}
-		row := cells(r.ID, unit.Format(r.SavesBytes), unit.Format(r.NewDeviceBytes), fits, r.Why)
+		row := cells(r.ID, sizeOrUnknown(r.SavesBytes, unit), sizeOrUnknown(r.NewDeviceBytes, unit), fits, r.Why)
 		row[3].Tone = tone
 		t.Rows = append(t.Rows, row)
 	}
@@ -91,7 +91,14 @@ func (d Plan) Page(u Units) Page {
 	}
 	var how List
 	for _, r := range d.Remedies {
-		how = append(how, Paragraph{Text: r.ID + ": " + r.How})
+		how = append(how, Paragraph{Text: r.ID, Below: belowOf(r.How, r.Cost)})
 	}
 	return append(page, Heading("How"), how)
+}
+
+func sizeOrUnknown(n *int64, unit Unit) string {
+	if n == nil {
+		return "unknown"
+	}
+	return unit.Format(*n)
 }

@@ -85,15 +85,21 @@ func remedies(d oom.Diagnosis, u Units) []Block {
 	}
 	items := make(List, len(d.Remedies))
 	for i, r := range d.Remedies {
-		items[i].Text = r.ID + ": " + r.Why
-		for how := range strings.SplitSeq(r.How, "\n") {
-			items[i].Below = append(items[i].Below, "-> "+how)
-		}
-		if r.Cost != "" {
-			items[i].Below = append(items[i].Below, "costs: "+r.Cost)
-		}
+		items[i] = Paragraph{Text: r.ID + ": " + r.Why, Below: belowOf(r.How, r.Cost)}
 	}
 	return append(out, items)
+}
+
+// belowOf says how a remedy is applied, and what it costs.
+func belowOf(how, cost string) []string {
+	var lines []string
+	for line := range strings.SplitSeq(how, "\n") {
+		lines = append(lines, "-> "+line)
+	}
+	if cost != "" {
+		lines = append(lines, "costs: "+cost)
+	}
+	return lines
 }
 
 func combination(c oom.Combination, u Units) Paragraph {

@@ -67,6 +67,18 @@ func (r *reader) atLeast(name string, release ...int) (yes, known bool) {
 	return slices.Compare(have, release) >= 0, true
 }
 
+// AtLeast compares the version of a package of the job's interpreter with a release ("0.20"); known is false when there is none to compare.
+func (j *Job) AtLeast(name, release string) (yes, known bool) {
+	if j == nil {
+		return false, false
+	}
+	have := numbers(j.Versions[name])
+	if len(have) == 0 {
+		return false, false
+	}
+	return slices.Compare(have, numbers(release)) >= 0, true
+}
+
 // readVersions finds the interpreter that will run and lists its packages; forced versions stay.
 func (r *reader) readVersions() {
 	own, _ := ParseVersions(r.src.Flags["versions"]) // what is wrong with it has been said

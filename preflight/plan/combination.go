@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"oomguard/preflight/estimate"
+	"oomguard/preflight/remedy"
 )
 
 // Combination is a set of remedies and what the job needs with all of them.
@@ -18,20 +19,13 @@ type Combination struct {
 	Fits        bool  `json:"fits"`
 }
 
-// prices order combinations. They are ranks, not measurements: what changes nothing is cheaper than what costs time, that is cheaper than
-// what needs other hardware or changes the training, whose prices exceed those of all before them together.
-var prices = map[string]int{
-	"amp": 1, "fused-loss": 1, "grad-accum": 2, "checkpointing": 4, "sharding": 4, "optimizer-8bit": 6, "offload": 12, "model-parallel": 20,
-	"lora": 40, "shorter-seq": 60,
-}
-
 // most remedies of one combination: people undo more than that.
 const mostCombined = 4
 
-// pick is a candidate and which of its changes, mildest first.
+// pick is a remedy and which of its changes, mildest first.
 type pick struct {
-	candidate candidate
-	strength  int
+	row      remedy.Row
+	strength int
 }
 
 // combined is a job after a list of picks.
@@ -71,31 +65,30 @@ func (c combined) result() *Combination {
 	return &Combination{IDs: c.ids, How: c.how, DeviceBytes: c.estimate.PerGPU.DeviceBytes, TotalBytes: c.estimate.GPU.TotalBytes, Fits: fits(c.estimate)}
 }
 
-// applicable are the candidates that offer a change for this job.
-func applicable(in estimate.Input) []candidate {
-	var out []candidate
-	for _, c := range candidates {
-		if len(c.offer(situation{in: in})) > 0 {
-			out = append(out, c)
-		}
-	}
-	return out
+// weighable are the changes whose effect the estimate can tell.
+func weighable(in estimate.Input, row remedy.Row) []remedy.Offer {
+	return slices.DeleteFunc(row.Offers(Case(in)), func(o remedy.Offer) bool { return o.Apply == nil })
 }
 
-// bySum lists the sets of at most mostCombined candidates, the cheapest first.
-func bySum(list []candidate) [][]candidate {
-	sets := [][]candidate{{}}
-	for _, c := range list {
+// applicable are the remedies that offer a change for this job.
+func applicable(in estimate.Input) []remedy.Row {
+	return slices.DeleteFunc(remedy.JobRows(), func(r remedy.Row) bool { return len(weighable(in, r)) == 0 })
+}
+
+// bySum lists the sets of at most mostCombined remedies that can be used together, the cheapest first.
+func bySum(list []remedy.Row) [][]remedy.Row {
+	sets := [][]remedy.Row{{}}
+	for _, r := range list {
 		for _, set := range sets {
-			if len(set) < mostCombined {
-				sets = append(sets, append(slices.Clone(set), c))
+			if len(set) < mostCombined && !conflicts(r, set) {
+				sets = append(sets, append(slices.Clone(set), r))
 			}
 		}
 	}
 	sets = sets[1:]
-	sum := func(set []candidate) (n int) {
-		for _, c := range set {
-			n += prices[c.id]
+	sum := func(set []remedy.Row) (n int) {
+		for _, r := range set {
+			n += r.Price.Rank
 		}
 		return n
 	}
@@ -108,11 +101,15 @@ func bySum(list []candidate) [][]candidate {
 	return sets
 }
 
+func conflicts(r remedy.Row, set []remedy.Row) bool {
+	return slices.ContainsFunc(set, func(other remedy.Row) bool { return remedy.Conflict(r, other) })
+}
+
 // strongest tries a set with the strongest change of each member.
-func strongest(in estimate.Input, set []candidate) ([]pick, bool) {
+func strongest(in estimate.Input, set []remedy.Row) ([]pick, bool) {
 	var picks []pick
-	for _, c := range set {
-		picks = append(picks, pick{c, -1})
+	for _, r := range set {
+		picks = append(picks, pick{r, -1})
 	}
 	done, ok := combine(in, picks)
 	return picks, ok && fits(done.estimate)
@@ -142,7 +139,7 @@ func relax(in estimate.Input, picks []pick) combined {
 func combine(in estimate.Input, picks []pick) (combined, bool) {
 	var done combined
 	for _, p := range picks {
-		changes := p.candidate.offer(situation{in: in})
+		changes := weighable(in, p.row)
 		n := p.strength
 		if n < 0 {
 			n = len(changes) - 1
@@ -150,20 +147,23 @@ func combine(in estimate.Input, picks []pick) (combined, bool) {
 		if n < 0 || n >= len(changes) {
 			return done, false
 		}
-		in.Job = changes[n].job
-		done.ids, done.how = append(done.ids, p.candidate.id), append(done.how, changes[n].how)
+		in.Job = withOffer(in.Job, changes[n])
+		done.ids, done.how = append(done.ids, p.row.ID), append(done.how, changes[n].Do)
 	}
 	e, err := estimate.Run(in)
 	done.estimate = e
 	return done, err == nil
 }
 
-// everything applies all candidates that can still be applied and lower the need, each at its strongest.
-func everything(in estimate.Input, list []candidate) combined {
+// everything applies all remedies that can still be applied and lower the need, each at its strongest.
+func everything(in estimate.Input, list []remedy.Row) combined {
 	var picks []pick
 	var best combined
-	for _, c := range list {
-		next := append(slices.Clone(picks), pick{c, -1})
+	for _, r := range list {
+		if slices.ContainsFunc(picks, func(p pick) bool { return remedy.Conflict(r, p.row) }) {
+			continue
+		}
+		next := append(slices.Clone(picks), pick{r, -1})
 		done, ok := combine(in, next)
 		if ok && (best.estimate == nil || done.estimate.PerGPU.DeviceBytes < best.estimate.PerGPU.DeviceBytes) {
 			picks, best = next, done

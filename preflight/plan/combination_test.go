@@ -7,6 +7,7 @@ import (
 
 	"oomguard/preflight/estimate"
 	"oomguard/preflight/job"
+	"oomguard/preflight/remedy"
 )
 
 // TestCombineIsCheapest: no single remedy before it in price fits, the combination does, and leaving any member out does not.
@@ -26,9 +27,9 @@ func TestCombineIsCheapest(t *testing.T) {
 		t.Errorf("%v: sharing states comes before training fewer weights or shorter sequences", c.IDs)
 	}
 	for _, id := range c.IDs {
-		var rest []candidate
-		for _, x := range candidates {
-			if x.id != id && slices.Contains(c.IDs, x.id) {
+		var rest []remedy.Row
+		for _, x := range remedy.JobRows() {
+			if x.ID != id && slices.Contains(c.IDs, x.ID) {
 				rest = append(rest, x)
 			}
 		}
@@ -93,5 +94,23 @@ func BenchmarkCombineSearched(b *testing.B) {
 		if _, err := Combine(in); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestConflictsStayApart: no set of remedies holds two that cannot be used together.
+func TestConflictsStayApart(t *testing.T) {
+	apart := 0
+	for _, set := range bySum(remedy.JobRows()) {
+		for i, r := range set {
+			if conflicts(r, set[:i]) {
+				t.Errorf("%s stands beside what it conflicts with", r.ID)
+			}
+		}
+		if len(set) == 2 {
+			apart++
+		}
+	}
+	if all := len(remedy.JobRows()) * (len(remedy.JobRows()) - 1) / 2; apart >= all {
+		t.Error("no two rows conflict: this test shows nothing")
 	}
 }

@@ -217,3 +217,5 @@ func architecture(in estimate.Input) *model.Architecture {
 	}
 	return in.Job.Architecture
 }
+
+func set[T any](v T) job.Setting[T] { return job.Setting[T]{Value: v, Known: true, Origin: "remedy"} }

@@ -91,12 +91,12 @@ func TestRemediesAreEstimatesOfTheChangedJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"amp", "grad-accum", "checkpointing", "fused-loss", "sharding", "optimizer-8bit", "lora", "offload", "model-parallel", "shorter-seq"}
+	want := []string{"amp", "fused-loss", "grad-accum", "checkpointing", "sharding", "optimizer-8bit", "offload", "model-parallel", "lora", "shorter-seq"}
 	if !slices.Equal(ids(rs), want) {
 		t.Errorf("remedies %v, want %v", ids(rs), want)
 	}
 	for _, r := range rs {
-		if r.SavesBytes <= 0 || r.NewDeviceBytes+r.SavesBytes != now.PerGPU.DeviceBytes || r.Fits == nil || r.How == "" || r.Why == "" {
+		if *r.SavesBytes <= 0 || *r.NewDeviceBytes+*r.SavesBytes != now.PerGPU.DeviceBytes || r.Fits == nil || r.How == "" || r.Why == "" || r.Cost == "" {
 			t.Errorf("%+v", r)
 		}
 	}

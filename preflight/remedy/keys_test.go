@@ -1,4 +1,4 @@
-package oom
+package remedy
 
 import (
 	"encoding/json"
@@ -11,7 +11,7 @@ import (
 	"oomguard/preflight/job"
 )
 
-// keyRow is one key of a remedy: use stands in the text of settingsTable word for word (but for its placeholders N and FILE) and is given
+// keyRow is one key of a remedy: use stands in the ways of the remedy word for word (but for its placeholders N and FILE) and is given
 // to a job of that framework; want is what our own reader must then find, and did not find without it.
 type keyRow struct {
 	remedy, use string
@@ -30,9 +30,10 @@ type keyedFramework struct {
 }
 
 const (
-	zero2File   = `{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": "auto"}`
-	zero3File   = `{"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": "auto"}`
-	offloadFile = `{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}}, "train_micro_batch_size_per_gpu": "auto"}`
+	zero2File    = `{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": "auto"}`
+	zero3File    = `{"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": "auto"}`
+	offload2File = `{"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}, "train_micro_batch_size_per_gpu": "auto"}`
+	offloadFile  = `{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}}, "train_micro_batch_size_per_gpu": "auto"}`
 )
 
 func keyedFrameworks() map[string]keyedFramework {
@@ -63,7 +64,7 @@ func keyedFrameworks() map[string]keyedFramework {
 		"llamafactory": {
 			files: map[string]string{
 				"c.yaml":                               "model_name_or_path: meta-llama/Llama-3.1-8B\nstage: sft\ndo_train: true\ndataset: d\ntemplate: llama3\noutput_dir: o\n{use}\n{with}\n",
-				"examples/deepspeed/ds_z2_config.json": zero2File, "examples/deepspeed/ds_z3_offload_config.json": offloadFile,
+				"examples/deepspeed/ds_z2_config.json": zero2File, "examples/deepspeed/ds_z2_offload_config.json": offload2File, "examples/deepspeed/ds_z3_offload_config.json": offloadFile,
 			},
 			command: "llamafactory-cli train c.yaml",
 			rows: []keyRow{
@@ -77,6 +78,7 @@ func keyedFrameworks() map[string]keyedFramework {
 				{"lora", "finetuning_type: lora", "lora_rank: 16\nlora_target: all", "method=lora", "finetuning_type: full"},
 				{"lora", "quantization_bit: 4", "finetuning_type: lora", "method=qlora", ""},
 				{"offload", "deepspeed: examples/deepspeed/ds_z3_offload_config.json", "", `offload={"optimizer":"cpu","params":"cpu"}`, ""},
+				{"offload", "deepspeed: examples/deepspeed/ds_z2_offload_config.json", "", `offload={"optimizer":"cpu","params":"none"}`, ""},
 				{"shorter-seq", "cutoff_len: N", "", "seq_len=4", ""},
 			},
 		},
@@ -140,15 +142,14 @@ func keyedFrameworks() map[string]keyedFramework {
 // understands, so that what oomguard advises and what it reads cannot drift apart.
 func TestRemedyKeys(t *testing.T) {
 	for name, f := range keyedFrameworks() {
-		for id, table := range settingsTable() {
-			_, text := table.setting(name)
-			covered := slices.ContainsFunc(f.rows, func(r keyRow) bool { return r.remedy == id })
-			if own := text != table[""] && !strings.HasPrefix(text, "none: "); own && !covered && f.none[id] == "" {
-				t.Errorf("%s: no key of the remedy %s is tried: %s", name, id, text)
+		for _, row := range jobRows() {
+			covered := slices.ContainsFunc(f.rows, func(r keyRow) bool { return r.remedy == row.ID })
+			if row.writtenIn(name) && !covered && f.none[row.ID] == "" {
+				t.Errorf("%s: no key of the remedy %s is tried", name, row.ID)
 			}
 		}
 		for _, r := range f.rows {
-			if _, text := settingsTable()[r.remedy].setting(name); !strings.Contains(text, r.use) {
+			if text := listed(t, r.remedy, name); !strings.Contains(text, r.use) {
 				t.Errorf("%s: the remedy %s does not say %q: %s", name, r.remedy, r.use, text)
 			}
 			key, want, _ := strings.Cut(r.want, "=")
@@ -160,6 +161,17 @@ func TestRemedyKeys(t *testing.T) {
 			}
 		}
 	}
+}
+
+// listed is how a remedy is written in a framework.
+func listed(t *testing.T, id, framework string) string {
+	t.Helper()
+	i := slices.IndexFunc(jobRows(), func(r Row) bool { return r.ID == id })
+	if i < 0 {
+		t.Fatalf("no remedy %s", id)
+	}
+	text, _ := jobRows()[i].Listing(Case{Framework: framework})
+	return text
 }
 
 // read makes the job with a key and returns its settings as JSON, texts without their quotes.
