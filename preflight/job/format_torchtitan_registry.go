@@ -121,13 +121,11 @@ func (g *titanRegistry) build(doc *document.Node, fn *python.Function, depth int
 // sections turns the keywords of a Config call into the keys of a section; path is where it stands in the configuration, "" for the
 // whole.
 func (g *titanRegistry) sections(doc *document.Node, c *python.Call, path string) {
-	list, complete := g.file.scope.Keywords(c)
-	for _, k := range list {
-		g.put(doc, k.Name, k.Value, c.Place)
-	}
-	if why := g.file.at(c.Line) + " passes arguments that are decided when it runs"; !complete {
-		g.withhold(path, why)
-	}
+	g.file.scope.Arguments(c).Each(
+		func(name string, value *python.Expr) { g.put(doc, name, value, c.Place) },
+		func(*python.Expr) {
+			g.withhold(path, g.file.at(c.Line)+" passes arguments that are decided when it runs")
+		})
 }
 
 // put stores one value under its path. Calls become sections that remember their class; what is not decided is withheld.
@@ -160,7 +158,7 @@ func (g *titanRegistry) section(doc *document.Node, path string, c *python.Call)
 		if before, _, ok := cutLast(name); ok && strings.HasPrefix(before, "torchtitan.") {
 			_, family, _ = cutLast(before)
 		}
-		flavour, _ := literalString(g.file.scope.Resolve(c.Arg(0, "flavor"), c.Place))
+		flavour, _, _ := g.call(c).argument(0, "flavor").literal(withhold("give --model", &g.r.job.Model))
 		section.Value = map[string]*document.Node{"name": text(family), "flavor": text(flavour)}
 		path = "model"
 		g.attention(c)
@@ -184,13 +182,11 @@ func (g *titanRegistry) section(doc *document.Node, path string, c *python.Call)
 	}
 }
 
+func (g *titanRegistry) call(c *python.Call) foundCall { return foundCall{c, g.file, true} }
+
 // attention is the kernel that model_registry is told to use.
 func (g *titanRegistry) attention(c *python.Call) {
-	backend := c.Keyword("attn_backend")
-	if backend == nil {
-		return
-	}
-	word, _ := literalString(g.file.scope.Resolve(backend, c.Place))
+	word, _, _ := g.call(c).keyword("attn_backend").literal(withhold("give --attention", &g.r.job.Attention))
 	kernels := map[string]string{"sdpa": "sdpa", "flex": "flex_attention", "flex_flash": "flex_attention", "varlen": "flash_attention_2"}
 	if kernel := kernels[word]; kernel != "" {
 		g.r.job.Attention.Offer(kernel, g.file.at(c.Line)+" attn_backend "+word)
@@ -200,11 +196,10 @@ func (g *titanRegistry) attention(c *python.Call) {
 // converters lists the classes that change the model: Float8LinearConverter is float8. They stand in a section of the configuration at
 // first, and in the call of model_registry since the summer of 2026.
 func (g *titanRegistry) converters(section *document.Node, c *python.Call) {
-	given := c.Keyword("converters")
-	if given == nil {
+	list := g.call(c).keyword("converters").value(withhold("give --method and --lora-r", &g.r.job.Method, &g.r.job.LoRA))
+	if list == nil {
 		return
 	}
-	list := g.file.scope.Resolve(given, c.Place)
 	names := []*document.Node{}
 	for _, item := range list.Items {
 		if item.Kind != python.Invoke {

@@ -83,36 +83,31 @@ func (r *reader) unslothUnknowns() {
 // unslothLoad reads from_pretrained: 4 bits unless the call says otherwise.
 func (r *reader) unslothLoad(c foundCall) {
 	j := r.job
-	if name := c.argument(0, "model_name"); name != nil {
-		if text, ok := literalString(name); ok {
-			j.Model.Offer(text, c.file.from(name.Line, name))
-		}
+	if text, origin, given := c.argument(0, "model_name").literal(withhold("give --model", &j.Model)); given {
+		j.Model.Offer(text, origin)
 	}
-	if length := c.argument(1, "max_seq_length"); length != nil {
-		r.numberInSource(c, "max_seq_length", length, &j.SeqLen)
-	}
-	if on, known := isFlag(c.keyword("fast_inference")); on && known {
+	c.argument(1, "max_seq_length").offerNumber(&j.SeqLen)
+	if hold := withhold("", &j.InferenceShare); c.keyword("fast_inference").flag(hold) {
 		share := 0.5
-		if e := c.keyword("gpu_memory_utilization"); e != nil {
+		if e := c.keyword("gpu_memory_utilization").value(hold); e != nil {
 			share, _ = e.Value.(float64)
 		}
 		if share > 0 && share < 1 {
 			j.InferenceShare.Offer(share, c.origin()+": vLLM beside the training")
 		}
 	}
-	given := map[string]bool{}
+	given := map[string]bool{"load_in_4bit": true}
 	for _, name := range []string{"load_in_4bit", "load_in_8bit", "load_in_16bit", "full_finetuning"} {
-		e := c.keyword(name)
-		on, known := isFlag(e)
-		if !known {
-			why := c.origin() + " passes " + name + ", which is decided when the script runs; give --quant and --method"
-			j.Quant.Withhold(why)
-			j.Method.Withhold(why)
+		hidden := false
+		if on, said := c.keyword(name).truth(func(string) { hidden = true }); said {
+			given[name] = on
+		}
+		if hidden {
+			withhold("give --quant and --method", &j.Quant, &j.Method)(c.origin() + " passes " + name + ", which is decided when the script runs")
 			return
 		}
-		given[name] = on || e == nil && name == "load_in_4bit"
 	}
-	if dtype, _ := textOf(c.keyword("dtype")); dtypeName(dtype) != "" {
+	if dtype, _, _ := c.keyword("dtype").text(withhold("", &j.BaseDtype)); dtypeName(dtype) != "" {
 		j.BaseDtype.Offer(dtypeName(dtype), c.origin())
 	}
 	r.unslothQuant(c, given)
@@ -122,7 +117,7 @@ func (r *reader) unslothLoad(c foundCall) {
 func (r *reader) unslothQuant(c foundCall, given map[string]bool) {
 	j := r.job
 	origin := c.origin()
-	if c.keyword("load_in_4bit") == nil {
+	if c.keyword("load_in_4bit").value(immaterial) == nil { // known by now
 		origin += ": load_in_4bit is on by default in Unsloth"
 	}
 	several := 0
@@ -141,7 +136,7 @@ func (r *reader) unslothQuant(c foundCall, given map[string]bool) {
 	case given["load_in_8bit"]:
 		j.Quant.Offer(&Quant{Method: "bnb", Bits: 8, Type: "int8"}, c.origin())
 	case given["load_in_4bit"]: // unsloth/models/llama.py: nf4 with nested scales
-		dtype, _ := textOf(c.keyword("dtype"))
+		dtype, _, _ := c.keyword("dtype").text(immaterial) // BaseDtype is withheld
 		j.Quant.Offer(&Quant{Method: "bnb", Bits: 4, Type: "nf4", Double: true, ComputeDtype: dtypeName(dtype)}, origin)
 	default:
 		j.Quant.Offer(nil, c.origin())
@@ -163,16 +158,18 @@ func (r *reader) unslothAdapter(c foundCall) {
 
 // unslothCheckpointing: "unsloth", the default, also moves the kept activations to the host.
 func (r *reader) unslothCheckpointing(c foundCall) {
-	e := c.keyword("use_gradient_checkpointing")
-	text, ok := textOf(e)
+	hidden := false
+	text, _, ok := c.keyword("use_gradient_checkpointing").text(func(string) { hidden = true })
 	switch {
-	case e == nil && strings.HasSuffix(c.Callee, "from_pretrained"): // get_peft_model decides, if it is called
+	case hidden:
+		r.job.Checkpointing.Withhold(c.origin() + " decides use_gradient_checkpointing when the script runs")
+	case !ok && strings.HasSuffix(c.Callee, "from_pretrained"): // get_peft_model decides, if it is called
 		return
-	case e == nil:
+	case !ok:
 		r.job.Checkpointing.Offer("unsloth", "default of Unsloth's get_peft_model")
-	case ok && strings.EqualFold(text, "unsloth"):
+	case strings.EqualFold(text, "unsloth"):
 		r.job.Checkpointing.Offer("unsloth", c.origin())
-	case ok && (text == "true" || text == "false"):
+	case text == "true" || text == "false":
 		r.job.Checkpointing.Offer(map[string]string{"true": "full", "false": "none"}[text], c.origin())
 	default:
 		r.job.Checkpointing.Withhold(c.origin() + " decides use_gradient_checkpointing when the script runs")

@@ -74,6 +74,7 @@ func (r *reader) fabricInSource(name string) bool {
 	if t == nil {
 		return true
 	}
-	c, ok := only(t.calls("Fabric"))
-	return !ok || c.Keyword(name) != nil || c.Starred
+	c, ok := one(t.calls("Fabric"), immaterial) // without one that is known, the script may pass it
+	hidden := false
+	return !ok || c.keyword(name).value(func(string) { hidden = true }) != nil || hidden
 }

@@ -98,14 +98,27 @@ func (t *sourceText) add(file, module string) *sourceFile {
 		return nil
 	}
 	f := &sourceFile{File: python.Read(data, file), module: module, text: t, raw: string(data)}
-	f.scope = python.Scope{File: f.File, Outside: f.outside}
+	f.scope = python.Scope{File: f.File, Outside: f.outside, Keeps: reportsOnly}
 	for _, c := range f.Calls {
-		if c.Callee == "exec" {
+		if c.Callee == "exec" && executesFile(c) {
 			f.scope.Override = f.replaced
 		}
 	}
 	t.files = append(t.files, f)
 	return f
+}
+
+// executesFile reports whether exec is given the text of a Python file: exec(open("configurator.py").read()).
+func executesFile(c *python.Call) bool {
+	if len(c.Args) == 0 || c.Args[0].Kind != python.Invoke {
+		return false
+	}
+	opened := innermost(c.Args[0].Call)
+	if len(opened.Args) == 0 {
+		return false
+	}
+	name, literal := literalString(opened.Args[0])
+	return !literal || strings.HasSuffix(name, ".py")
 }
 
 // scriptSource is the file of the script, as it was named; "" when there is none.
@@ -267,7 +280,10 @@ type foundCall struct {
 func (t *sourceText) calls(names ...string) []foundCall {
 	var found []foundCall
 	for _, f := range t.files {
-		for _, c := range f.CallsOf(names...) {
+		for _, c := range f.Calls {
+			if !python.EndsIn(f.scope.Callee(c), names...) {
+				continue
+			}
 			holds, known := f.scope.Holds(c.Place)
 			if holds || !known {
 				found = append(found, foundCall{c, f, known})
@@ -286,39 +302,6 @@ func (c foundCall) resolve(e *python.Expr) *python.Expr {
 		return nil
 	}
 	return c.file.scope.Resolve(e, c.Place)
-}
-
-// keyword is the resolved value of a keyword argument; nil when it is absent or None.
-func (c foundCall) keyword(name string) *python.Expr {
-	list, _ := c.file.scope.Keywords(c.Call)
-	for _, k := range list {
-		if k.Name == name {
-			return c.present(k.Value)
-		}
-	}
-	return nil
-}
-
-// argument is keyword for what may also be given by position.
-func (c foundCall) argument(position int, name string) *python.Expr {
-	if e := c.keyword(name); e != nil {
-		return e
-	}
-	if position < 0 || position >= len(c.Args) {
-		return nil
-	}
-	return c.present(c.Args[position])
-}
-
-// present resolves an argument, and keeps the line in which it stands; nil for None.
-func (c foundCall) present(e *python.Expr) *python.Expr {
-	value := present(c.resolve(e))
-	if value == nil {
-		return nil
-	}
-	copied := *value
-	copied.Line = e.Line
-	return &copied
 }
 
 // present turns None into nothing.
@@ -353,14 +336,6 @@ func textOf(e *python.Expr) (text string, ok bool) {
 	case python.Unknown, python.List, python.Dict, python.Invoke, python.Operation, python.Index:
 	}
 	return "", false
-}
-
-// isFlag reports whether an argument is the literal True; known is false when it is not decided. Absent is False.
-func isFlag(e *python.Expr) (on, known bool) {
-	if e == nil {
-		return false, true
-	}
-	return python.Truth(e)
 }
 
 // mentions reports whether the script's own text has a word in the names that it defines or calls.

@@ -15,8 +15,7 @@ import (
 // adapterInSource reads the adapter that the script gives to its trainer or wraps the model in.
 func (r *reader) adapterInSource() {
 	for _, c := range r.source.trainerCalls("Trainer") {
-		if config := c.keyword("peft_config"); config != nil {
-			r.adapterConfig(c, config)
+		if r.adapterOf(c.keyword("peft_config")) {
 			return
 		}
 	}
@@ -33,18 +32,26 @@ func (r *reader) adapterInSource() {
 				r.job.LoRA.Withhold(why)
 				return
 			}
-			if config != nil {
-				r.adapterConfig(c, config)
+			if r.adapterOf(config) {
 				return
 			}
 		}
 	}
 	for _, c := range r.source.calls("PeftModel.from_pretrained", "AutoPeftModelForCausalLM.from_pretrained") {
 		position := map[bool]int{true: 0, false: 1}[strings.Contains(c.Callee, "AutoPeft")]
-		if name, ok := literalString(c.argument(position, "model_id")); ok {
+		if name, _, given := c.argument(position, "model_id").literal(immaterial); given { // the base model is loaded elsewhere
 			r.sourceArgument("model_name_or_path", name, c.origin())
 		}
 	}
+}
+
+// adapterOf reads the configuration that a call is given, and reports whether it is given one.
+func (r *reader) adapterOf(config asked) bool {
+	made := config.found.Open(func(why *python.Expr) { r.adapterConfig(config.call, why) })
+	if made != nil {
+		r.adapterConfig(config.call, made)
+	}
+	return made != nil || r.job.Method.withheld
 }
 
 // adapterConfig reads LoraConfig(...) as one call.
@@ -105,56 +112,46 @@ func (t *sourceText) returned(from *sourceFile, e *python.Expr) (*python.Expr, *
 // loraInSource reads LoRA's keywords, which get_peft_model of Unsloth shares with LoraConfig.
 func (r *reader) loraInSource(c foundCall, rank int) {
 	p := &r.adapter
-	lost := func(name string, e *python.Expr) {
-		r.job.LoRA.Withhold(fmt.Sprintf("%s passes %s, which is decided when the script runs (%s); give --lora-r and its kin", c.origin(), name, e))
-	}
+	hold := withhold("give --lora-r and its kin", &r.job.LoRA)
 	for _, number := range []struct {
 		name string
 		set  *Setting[int]
 	}{{"r", &p.r}, {"init_r", &p.r}, {"lora_alpha", &p.alpha}} {
-		e := c.keyword(number.name)
-		if e == nil {
-			continue
-		}
-		if n, ok := e.Value.(int64); ok && n > 0 && n < 1<<30 {
-			number.set.Offer(int(n), c.file.from(e.Line, e))
-		} else {
-			lost(number.name, e)
+		if n, origin, given := c.keyword(number.name).number(hold); given {
+			number.set.Offer(n, origin)
 		}
 	}
 	if rank > 0 {
 		p.r.Offer(rank, "default of PEFT")
 	}
-	if e := c.keyword("lora_dropout"); e != nil {
-		text, _ := textOf(e)
+	if text, origin, given := c.keyword("lora_dropout").text(hold); given {
 		if dropout, err := pythonFloat(text); err == nil && dropout >= 0 && dropout < 1 {
-			p.dropout.Offer(dropout, c.file.from(e.Line, e))
+			p.dropout.Offer(dropout, origin)
 		} else {
-			lost("lora_dropout", e)
+			hold(c.origin() + " passes a lora_dropout that is no share")
 		}
 	}
 	for _, list := range []struct {
 		name string
 		set  *Setting[[]string]
 	}{{"target_modules", &p.targets}, {"modules_to_save", &p.save}} {
-		e := c.keyword(list.name)
+		e := c.keyword(list.name).value(hold)
 		if e == nil {
 			continue
 		}
 		if names, ok := c.texts(e); ok {
 			list.set.Offer(names, c.file.from(e.Line, e))
 		} else {
-			lost(list.name, e)
+			hold(c.why(list.name, e))
 		}
 	}
-	if text, ok := textOf(c.keyword("task_type")); ok { // "SEQ_CLS" or TaskType.SEQ_CLS
+	if text, origin, given := c.keyword("task_type").text(hold); given { // "SEQ_CLS" or TaskType.SEQ_CLS
 		_, word, _ := cutLast(text)
-		p.kind.Offer(word, c.file.from(c.keyword("task_type").Line, c.keyword("task_type")))
+		p.kind.Offer(word, origin)
 	}
-	dora, _ := isFlag(c.keyword("use_dora"))
-	rslora, _ := isFlag(c.keyword("use_rslora"))
+	dora, rslora := c.keyword("use_dora").flag(hold), c.keyword("use_rslora").flag(hold)
 	p.dora, p.rslora = p.dora || dora, p.rslora || rslora
-	if bias, ok := literalString(c.keyword("bias")); ok && bias != "none" {
+	if bias, _, given := c.keyword("bias").literal(hold); given && bias != "none" {
 		p.bias = bias
 	}
 }

@@ -14,9 +14,14 @@ func (r *reader) deepspeedInSource(c foundCall) {
 	if _, given := r.args["deepspeed_config"]; given {
 		return
 	}
-	config := c.keyword("config")
+	config, hidden := (*python.Expr)(nil), (*python.Expr)(nil)
+	for _, name := range []string{"config_params", "config"} {
+		if e := present(c.keyword(name).found.Open(func(why *python.Expr) { hidden = why })); e != nil {
+			config = e
+		}
+	}
 	if config == nil {
-		config = c.keyword("config_params")
+		config = hidden
 	}
 	switch {
 	case config == nil:
@@ -70,25 +75,23 @@ func (r *reader) deepspeedOptions(c foundCall) {
 
 // acceleratorInSource reads Accelerator(mixed_precision=..., gradient_accumulation_steps=...), which wins over accelerate's own files.
 func (r *reader) acceleratorInSource() {
-	c, ok := only(r.source.calls("Accelerator"))
+	c, ok := one(r.source.calls("Accelerator"), withhold("", &r.job.Precision, &r.job.GradAccum))
 	if !ok {
 		return
 	}
-	if text, ok := literalString(c.keyword("mixed_precision")); ok && dtypeName(text) != "" {
-		origin := c.file.from(c.keyword("mixed_precision").Line, c.keyword("mixed_precision"))
-		r.job.Precision.Offer(dtypeName(text), origin)
-		r.offerAutocast(dtypeName(text), origin)
-	} else if e := c.keyword("mixed_precision"); e != nil && !ok {
+	precision := func(string) {
 		r.job.Precision.Withhold(c.origin() + " passes mixed_precision, which is decided when the script runs; give --precision")
 	}
-	if e := c.keyword("gradient_accumulation_steps"); e != nil {
-		r.numberInSource(c, "gradient_accumulation_steps", e, &r.job.GradAccum)
+	if text, origin, given := c.keyword("mixed_precision").literal(precision); given && dtypeName(text) != "" {
+		r.job.Precision.Offer(dtypeName(text), origin)
+		r.offerAutocast(dtypeName(text), origin)
 	}
+	c.keyword("gradient_accumulation_steps").offerNumber(&r.job.GradAccum)
 }
 
 // parallelismInSource reads ParallelismConfig(tp_size=..., cp_size=..., sp_size=...), which a script gives to its Accelerator.
 func (r *reader) parallelismInSource() {
-	c, ok := only(r.source.calls("ParallelismConfig"))
+	c, ok := one(r.source.calls("ParallelismConfig"), withhold("", &r.job.TP, &r.job.CP))
 	if !ok {
 		return
 	}
@@ -96,8 +99,8 @@ func (r *reader) parallelismInSource() {
 		name string
 		set  *Setting[int]
 	}{{"tp_size", &r.job.TP}, {"cp_size", &r.job.CP}, {"sp_size", &r.job.CP}} {
-		if e := c.keyword(size.name); e != nil && (!isLiteral(e) || e.Value != int64(1)) {
-			r.numberInSource(c, size.name, e, size.set)
+		if n, origin, given := c.keyword(size.name).number(withhold("", size.set)); given && n > 1 {
+			size.set.Offer(n, origin)
 		}
 	}
 }
@@ -106,7 +109,8 @@ func (r *reader) parallelismInSource() {
 func (r *reader) meshInSource() {
 	j := r.job
 	for _, c := range r.source.calls("init_device_mesh") {
-		shape, names := c.argument(1, "mesh_shape"), c.keyword("mesh_dim_names")
+		hold := withhold("give --tp, --pp and --cp", &j.TP, &j.PP, &j.CP)
+		shape, names := c.argument(1, "mesh_shape").value(hold), c.keyword("mesh_dim_names").value(hold)
 		if shape == nil || names == nil || shape.Kind != python.List || names.Kind != python.List || len(shape.Items) != len(names.Items) {
 			continue
 		}
@@ -132,13 +136,15 @@ func (r *reader) spawnInSource() {
 		return
 	}
 	name := "nprocs"
-	c, ok := only(calls)
+	c, ok := one(calls, immaterial) // unknown until one tells
 	if ok && strings.HasSuffix(c.Callee, "notebook_launcher") {
 		name = "num_processes"
 	}
 	nproc := Setting[int]{Origin: calls[0].origin() + " starts the processes, and how many is decided when the script runs; give --nproc"}
 	if ok && c.sure {
-		switch e := c.argument(2, name); {
+		hidden := false
+		switch e := c.argument(2, name).value(func(string) { hidden = true }); {
+		case hidden:
 		case e == nil && name == "nprocs":
 			nproc.Offer(1, c.origin()+": default of spawn")
 		case e == nil:

@@ -78,8 +78,7 @@ func (t *sourceText) trainingCalls(names ...string) []foundCall {
 	var found []foundCall
 	for _, c := range t.calls(names...) {
 		trains := c.Scope == "" || slices.ContainsFunc(c.file.Calls, func(other *python.Call) bool {
-			callee := strings.ToLower(other.Callee)
-			return other.Scope == c.Scope && (strings.HasSuffix(callee, "backward") || strings.Contains(callee, "scaler"))
+			return other.Scope == c.Scope && python.EndsIn(other.Callee, "backward", "manual_backward")
 		})
 		if trains {
 			found = append(found, c)

@@ -2,6 +2,8 @@ package job
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"oomguard/preflight/job/document"
 	"oomguard/preflight/job/python"
@@ -21,20 +23,22 @@ func (r *reader) lightningInSource(c foundCall) {
 		"precision": {&j.Precision, &j.ParamDtype, &j.MasterFP32}, "accumulate_grad_batches": {&j.GradAccum},
 	}
 	fields := map[string]*document.Node{}
-	list, _ := c.file.scope.Keywords(c.Call)
-	for _, k := range list {
-		value := c.present(k.Value)
-		if value == nil {
-			continue
+	c.arguments().Each(func(name string, value *python.Expr) {
+		if present(value) == nil {
+			return
 		}
-		if n, whole := c.file.component(value, "trainer."+k.Name, c.Place); whole {
-			fields[k.Name] = n
-			continue
+		if n, whole := c.file.component(value, "trainer."+name, c.Place); whole {
+			fields[name] = n
+			return
 		}
-		for _, f := range hidden[k.Name] {
-			f.Withhold(fmt.Sprintf("%s passes %s, which is decided when the script runs (%s)", c.file.at(k.Value.Line), k.Name, value))
+		withhold("", hidden[name]...)(fmt.Sprintf("%s passes %s, which is decided when the script runs (%s)", c.file.at(value.Line), name, value))
+	}, func(why *python.Expr) {
+		for _, name := range slices.Sorted(maps.Keys(hidden)) {
+			if fields[name] == nil {
+				withhold("", hidden[name]...)(c.why(name, why))
+			}
 		}
-	}
+	})
 	trainer := &document.Node{Value: fields, Path: "trainer", File: c.file.Name, Line: c.Line}
 	doc := &document.Node{Value: map[string]*document.Node{"trainer": trainer}, File: c.file.Name, Line: c.Line}
 	r.args = r.collectArguments(false)
@@ -52,19 +56,19 @@ func (f *sourceFile) component(e *python.Expr, path string, at python.Place) (n 
 		return f.node(e, path, at)
 	}
 	arguments := map[string]*document.Node{}
-	for _, k := range e.Call.Keywords {
-		value := f.scope.Resolve(k.Value, e.Call.Place)
-		part, whole := f.node(value, path+".init_args."+k.Name, at)
-		if !whole { // that something is given says enough of policies
-			part = &document.Node{Value: value.String(), Path: path + ".init_args." + k.Name, File: f.Name, Line: k.Value.Line}
+	whole := true
+	f.scope.Arguments(e.Call).Each(func(name string, value *python.Expr) {
+		part, plain := f.node(value, path+".init_args."+name, at)
+		if !plain { // that something is given says enough of policies
+			part = &document.Node{Value: value.String(), Path: path + ".init_args." + name, File: f.Name, Line: value.Line}
 		}
-		arguments[k.Name] = part
-	}
+		arguments[name] = part
+	}, func(*python.Expr) { whole = false })
 	fields := map[string]*document.Node{
 		"class_path": {Value: f.Qualified(e.Call.Callee), Path: path + ".class_path", File: f.Name, Line: e.Line},
 		"init_args":  {Value: arguments, Path: path + ".init_args", File: f.Name, Line: e.Line},
 	}
-	return &document.Node{Value: fields, Path: path, File: f.Name, Line: e.Line}, true
+	return &document.Node{Value: fields, Path: path, File: f.Name, Line: e.Line}, whole
 }
 
 // installedLightning names the package of Lightning that is installed, under its new or its old name.

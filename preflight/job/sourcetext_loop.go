@@ -43,32 +43,16 @@ func (t *sourceText) optimizerCalls() []foundCall {
 	return t.calls(classes...)
 }
 
-// only is the call among several that is certain: the only one, or the only one without an open condition.
-func only(calls []foundCall) (foundCall, bool) {
-	if len(calls) > 1 {
-		calls = certain(calls)
-	}
-	if len(calls) != 1 {
-		return foundCall{}, false
-	}
-	return calls[0], true
-}
-
-// certain are the calls that no open condition guards. The list that it is given belongs to its caller and stays as it is.
-func certain(calls []foundCall) []foundCall {
-	return slices.DeleteFunc(slices.Clone(calls), func(c foundCall) bool { return !c.sure })
-}
-
 // readLoop reads a script with a loop of its own, below its command line.
 func (r *reader) readLoop() {
-	if c, ok := only(r.source.lightningTrainers()); ok {
+	if c, ok := one(r.source.lightningTrainers(), r.lostSharding); ok {
 		r.lightningInSource(c)
 		return
 	}
 	r.sourceProblems()
 	r.args = r.collectArguments(false)
 	r.spawnInSource()
-	if c, ok := only(r.source.calls("deepspeed.initialize")); ok {
+	if c, ok := one(r.source.calls("deepspeed.initialize"), r.lostSharding); ok {
 		r.deepspeedInSource(c)
 	}
 	r.readSettings()
@@ -95,36 +79,59 @@ func (r *reader) numberInSource(c foundCall, name string, e *python.Expr, set *S
 
 func (r *reader) optimizerInSource() {
 	calls := r.source.optimizerCalls()
-	c, ok := only(calls)
+	c, ok := one(calls, func(string) {
+		r.job.Optimizer.Withhold(fmt.Sprintf("%s and %s make optimizers; give --optimizer", calls[0].origin(), calls[1].origin()))
+	})
 	if !ok {
-		if len(calls) > 1 {
-			r.job.Optimizer.Unknown(fmt.Sprintf("%s and %s make optimizers; give --optimizer", calls[0].origin(), calls[1].origin()))
-		}
 		return
 	}
 	fields := map[string]*document.Node{}
-	list, _ := c.file.scope.Keywords(c.Call)
-	for _, k := range list {
-		if n, whole := c.file.node(c.resolve(k.Value), k.Name, c.Place); whole {
-			fields[k.Name] = n
+	hold := withhold("give --optimizer", &r.job.Optimizer)
+	c.arguments().Each(func(name string, value *python.Expr) {
+		if n, whole := c.file.node(value, name, c.Place); whole {
+			fields[name] = n
+		} else if containsWord(stateArguments, name) {
+			hold(c.why(name, value))
 		}
-	}
+	}, func(why *python.Expr) { hold(c.why("what decides its state", why)) })
 	arguments := &configuration{r: r, doc: &document.Node{Value: fields, File: c.file.Name, Line: c.Line}, fallback: "default of torch"}
 	r.optimizerClass(c.file.Qualified(c.Callee), arguments, false, c.origin())
 }
+
+// agreed offers a number when all calls give the same.
+func (r *reader) agreed(calls []foundCall, position int, name string, set *Setting[int]) {
+	hold := withhold("", set)
+	numbers := map[int]string{}
+	for _, c := range calls {
+		if n, origin, given := c.argument(position, name).number(hold); given && numbers[n] == "" {
+			numbers[n] = origin
+		}
+	}
+	if len(numbers) > 1 {
+		hold(fmt.Sprintf("%s and %s give %s, and not the same", calls[0].origin(), calls[1].origin(), name))
+	}
+	for n, origin := range numbers {
+		set.Offer(n, origin)
+	}
+}
+
+// stateArguments are arguments of optimizers on which the size of their state depends.
+const stateArguments = "amsgrad momentum centered fused foreach rank beta1 betas optim_bits is_paged min_8bit_size scale_parameter"
 
 // batchInSource reads the rows of the only DataLoader that trains, and their length.
 func (r *reader) batchInSource() {
 	j := r.job
 	loaders := slices.DeleteFunc(r.source.calls("DataLoader"), func(c foundCall) bool {
-		first, _ := textOf(c.Arg(0, "dataset"))
-		return c.argument(1, "batch_size") == nil || containsAny(first, []string{"val", "eval", "test", "dev"})
+		first, _, _ := c.argument(0, "dataset").text(immaterial)
+		hidden := false
+		size := c.argument(1, "batch_size").value(func(string) { hidden = true })
+		return size == nil && !hidden || containsAny(first, []string{"val", "eval", "test", "dev"})
 	})
-	if c, ok := only(r.source.calls("deepspeed.initialize")); ok && c.Keyword("training_data") != nil {
+	if c, ok := one(r.source.calls("deepspeed.initialize"), immaterial); ok && c.keyword("training_data").written() {
 		loaders = nil // DeepSpeed makes the loader, with the micro-batch of its configuration
 	}
-	if c, ok := only(loaders); ok {
-		r.numberInSource(c, "batch_size", c.argument(1, "batch_size"), &j.MicroBatch)
+	if len(loaders) > 0 {
+		r.agreed(loaders, 1, "batch_size", &j.MicroBatch)
 		if len(r.source.calls("torch.nn.DataParallel")) > 0 && r.visibleGPUs() > 1 && j.MicroBatch.Known && !j.MicroBatch.own() {
 			j.MicroBatch.Value = max(1, j.MicroBatch.Value/r.visibleGPUs())
 			j.MicroBatch.Origin += " split over the GPUs by DataParallel"
@@ -145,11 +152,9 @@ func (r *reader) lengthInSource() {
 		return
 	}
 	lengths := map[int]string{}
-	for _, c := range r.source.calls("tokenizer", "tok", "self.tokenizer") {
-		if e := c.keyword("max_length"); isLiteral(e) {
-			if n, ok := e.Value.(int64); ok && n > 0 && n < 1<<31 {
-				lengths[int(n)] = c.file.from(e.Line, e)
-			}
+	for _, c := range r.source.tokenizerCalls() {
+		if n, origin, given := c.keyword("max_length").number(immaterial); given { // no default stands in its place
+			lengths[n] = origin
 		}
 	}
 	if len(lengths) == 1 {
@@ -158,6 +163,20 @@ func (r *reader) lengthInSource() {
 		}
 	}
 	r.namedInSource(&j.SeqLen, "block_size", "seq_len", "seq_length", "sequence_length", "max_seq_len", "max_seq_length", "max_length", "context_length", "model_max_length", "cutoff_len")
+}
+
+// tokenizerCalls are the calls that make tokens of texts: only these take a length together with how it is reached.
+func (t *sourceText) tokenizerCalls() []foundCall {
+	var found []foundCall
+	for _, f := range t.files {
+		for _, c := range f.Calls {
+			cuts := slices.ContainsFunc([]string{"truncation", "padding", "return_tensors"}, func(name string) bool { return c.Written(-1, name) != nil })
+			if holds, known := f.scope.Holds(c.Place); c.Written(-1, "max_length") != nil && cuts && (holds || !known) {
+				found = append(found, foundCall{c, f, known})
+			}
+		}
+	}
+	return found
 }
 
 // namedInSource takes a number from an option, a constant of the module or a field of a class, by names that mean one thing. It must
@@ -210,7 +229,7 @@ func (f *sourceFile) named(name string) (value *python.Expr, line int) {
 	switch operator, inPlace := last.Value.Value.(string); {
 	case last.Value.Kind == python.Unknown && inPlace:
 		before := f.scope.Resolve(read, python.Place{Line: last.Line, Scope: last.Scope})
-		return f.text.r.sharedOut(before, operator, last.Value.Items[0]), last.Line
+		return f.sharedOut(before, operator, last.Value.Items[0], last.Scope), last.Line
 	case f.scope.Override == nil && name != strings.ToUpper(name) && !f.mentionsTwice(name):
 		return &python.Expr{}, 0
 	case f != f.text.files[0] && f.Class(last.Scope) != nil: // a model's class has defaults for its own arguments
@@ -220,11 +239,12 @@ func (f *sourceFile) named(name string) (value *python.Expr, line int) {
 }
 
 // sharedOut is a number that the script divides by the number of its processes, in place.
-func (r *reader) sharedOut(before *python.Expr, operator string, by *python.Expr) *python.Expr {
+func (f *sourceFile) sharedOut(before *python.Expr, operator string, by *python.Expr, scope string) *python.Expr {
+	r := f.text.r
 	world := product(r.job.NNodes.Or(0), r.job.NProc.Or(0))
 	n, isNumber := before.Value.(int64)
 	if before.Kind != python.Literal || !isNumber || operator != "//=" || world <= 0 || by.Kind != python.Name ||
-		!strings.HasSuffix(strings.ToLower(by.Text), "world_size") || n%int64(world) != 0 {
+		!f.stems(by, scope, isWorldSize, 0) || n%int64(world) != 0 {
 		return &python.Expr{}
 	}
 	shared := *before
@@ -265,18 +285,20 @@ func (r *reader) autocastInSource() {
 	})
 	r.autocastOff = len(calls) > 0
 	for _, c := range calls {
-		if on, known := isFlag(c.keyword("enabled")); c.keyword("enabled") != nil && !on {
-			r.autocastOff = r.autocastOff && known
+		hidden := false
+		hide := func(string) { hidden = true }
+		if on, given := c.keyword("enabled").truth(hide); (given || hidden) && !on {
+			r.autocastOff = r.autocastOff && !hidden
 			continue
 		}
 		r.autocastOff = false
-		e := c.keyword("dtype")
-		text, _ := textOf(e)
+		device, _, _ := c.argument(0, "device_type").text(immaterial)
+		text, origin, given := c.keyword("dtype").text(hide)
 		switch dtype := dtypeName(text); {
-		case e == nil && !strings.Contains(fmt.Sprint(c.argument(0, "device_type")), "cpu"):
+		case !given && !hidden && !strings.HasPrefix(device, "cpu"):
 			dtypes["fp16"] = c.origin() + ": default of autocast on GPUs"
 		case dtype != "":
-			dtypes[dtype] = c.file.from(e.Line, e)
+			dtypes[dtype] = origin
 		default:
 			r.job.Precision.Withhold(c.origin() + " decides the dtype of autocast when the script runs; give --precision")
 			return
@@ -286,63 +308,6 @@ func (r *reader) autocastInSource() {
 		for dtype, origin := range dtypes {
 			r.job.Precision.Offer(dtype, origin)
 			r.offerAutocast(dtype, origin)
-		}
-	}
-}
-
-// wrapperInSource reads what the model is wrapped in: DDP, FSDP, fully_shard, DataParallel.
-func (r *reader) wrapperInSource() {
-	j := r.job
-	if j.Sharding.Known || r.shardingLost != "" {
-		return
-	}
-	one := product(j.NNodes.Or(0), j.NProc.Or(0)) == 1
-	if calls := r.source.calls("FullyShardedDataParallel", "fully_shard"); len(calls) > 0 {
-		r.fsdpInSource(calls)
-		return
-	}
-	if c, ok := only(r.source.calls("torch.nn.DataParallel")); ok && one {
-		j.Sharding.Offer("dp", c.origin())
-		return
-	}
-	if calls := r.source.calls("DistributedDataParallel"); len(calls) > 0 && !one {
-		j.Sharding.Offer("ddp", calls[0].origin())
-	}
-}
-
-// fsdpInSource reads FSDP(...) and fully_shard(...). A wrapping policy, or a call in a loop over the layers, makes one unit of each.
-func (r *reader) fsdpInSource(calls []foundCall) {
-	j := r.job
-	c := calls[len(calls)-1] // the root is wrapped last
-	second := strings.HasSuffix(c.file.Qualified(c.Callee), "fully_shard")
-	j.FSDPVersion.Offer(map[bool]int{true: 2, false: 1}[second], c.origin())
-	inLoop := slices.ContainsFunc(calls, func(c foundCall) bool { return c.Loop || c.Scope != calls[len(calls)-1].Scope })
-	if inLoop && len(calls) > 1 || c.Keyword("auto_wrap_policy") != nil {
-		j.FSDPWrap.Offer("layers", c.origin())
-	} else {
-		j.FSDPWrap.Offer("whole", c.origin()+": no wrapping policy")
-	}
-	sharding := "fsdp-full"
-	strategy, _ := textOf(c.keyword("sharding_strategy"))
-	_, strategy, _ = cutLast(strategy)
-	if word, known := map[string]string{"SHARD_GRAD_OP": "fsdp-grad", "HYBRID_SHARD": "fsdp-hybrid", "_HYBRID_SHARD_ZERO2": "fsdp-hybrid", "NO_SHARD": "ddp"}[strategy]; known {
-		sharding = word
-	}
-	if e := c.keyword("reshard_after_forward"); second && e != nil {
-		if on, known := python.Truth(e); known && !on {
-			sharding = "fsdp-grad"
-		}
-	}
-	j.Sharding.Offer(sharding, c.origin())
-	if c.keyword("cpu_offload") != nil || c.keyword("offload_policy") != nil {
-		j.Offload.Offer(Offload{Optimizer: "cpu", Params: "cpu"}, c.origin())
-	}
-	for _, name := range []string{"mixed_precision", "mp_policy"} {
-		if e := c.keyword(name); e != nil && e.Kind == python.Invoke {
-			policy := foundCall{e.Call, c.file, true}
-			if text, ok := textOf(policy.argument(0, "param_dtype")); ok && dtypeName(text) != "" {
-				j.Precision.Offer(dtypeName(text), policy.origin())
-			}
 		}
 	}
 }

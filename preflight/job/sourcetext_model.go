@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"oomguard/preflight/job/python"
@@ -49,7 +50,7 @@ func (t *sourceText) modelCalls(method string) []foundCall {
 	return found
 }
 
-// trained picks the call that loads the model which is trained: the only one, or the only one bound to a name that is model alone.
+// trained picks the call that loads the model which is trained: the only one, or the only one whose result goes where models are trained.
 func (t *sourceText) trained(calls []foundCall) (foundCall, bool) {
 	if len(calls) == 1 {
 		return calls[0], true
@@ -57,8 +58,9 @@ func (t *sourceText) trained(calls []foundCall) (foundCall, bool) {
 	var named []foundCall
 	for _, c := range calls {
 		for _, a := range c.file.Assignments {
-			if a.Value != nil && a.Value.Kind == python.Invoke && innermost(a.Value.Call) == c.Call && (a.Target == "model" || a.Target == "self.model" || a.Target == "policy") {
+			if a.Value != nil && a.Value.Kind == python.Invoke && innermost(a.Value.Call) == c.Call && c.file.trains(a.Target) {
 				named = append(named, c)
+				break
 			}
 		}
 	}
@@ -66,6 +68,30 @@ func (t *sourceText) trained(calls []foundCall) (foundCall, bool) {
 		return named[0], true
 	}
 	return foundCall{}, false
+}
+
+// trains reports whether what a name stands for is trained: a trainer takes it as its model, an optimizer takes its parameters, it is
+// wrapped for training, or adapters are put on it.
+func (f *sourceFile) trains(name string) bool {
+	is := func(e *python.Expr) bool { return e != nil && e.Kind == python.Name && e.Text == name }
+	for _, c := range f.Calls {
+		_, last, _ := cutLast(f.Qualified(c.Callee))
+		switch {
+		case strings.HasSuffix(last, "Trainer") && is(c.Written(0, "model")):
+			return true
+		case containsWord("get_peft_model prepare_model_for_kbit_training DistributedDataParallel FullyShardedDataParallel fully_shard initialize prepare", last):
+			if slices.ContainsFunc(c.Given(), is) {
+				return true
+			}
+		case c.Callee == name+".gradient_checkpointing_enable" || c.Callee == name+".train":
+			return true
+		}
+	}
+	return slices.ContainsFunc(f.text.optimizerCalls(), func(c foundCall) bool {
+		return c.file == f && slices.ContainsFunc(c.Given(), func(e *python.Expr) bool {
+			return e.Kind == python.Invoke && e.Call.Callee == name+".parameters"
+		})
+	})
 }
 
 // innermost is the call at the start of a chain: f in f(...).to(...).train().
@@ -88,9 +114,9 @@ func (r *reader) modelInSource() {
 		r.job.Model.Unknown(fmt.Sprintf("%s and %s load models, and which one is trained is not known; give --model", calls[0].origin(), calls[1].origin()))
 		return
 	}
-	name := c.argument(0, "pretrained_model_name_or_path")
-	if text, ok := literalString(name); ok {
-		r.sourceArgument("model_name_or_path", text, c.file.from(name.Line, name))
+	text, origin, ok := c.argument(0, "pretrained_model_name_or_path").literal(immaterial) // unknown below
+	if ok {
+		r.sourceArgument("model_name_or_path", text, origin)
 	} else if _, given := r.args["model_name_or_path"]; !given {
 		r.job.Model.Unknown(c.origin() + " loads a model whose name is decided when the script runs; give --model")
 	}
@@ -102,37 +128,35 @@ func isLiteral(e *python.Expr) bool { return e != nil && e.Kind == python.Litera
 // loadInSource reads the arguments of from_pretrained.
 func (r *reader) loadInSource(c foundCall) {
 	for _, name := range []string{"revision", "cache_dir"} {
-		if text, ok := literalString(c.keyword(name)); ok {
-			set := map[string]*Setting[string]{"revision": &r.revision, "cache_dir": &r.cacheDir}[name]
+		set := map[string]*Setting[string]{"revision": &r.revision, "cache_dir": &r.cacheDir}[name]
+		if text, _, given := c.keyword(name).literal(immaterial); given { // where the files are, not what they say
 			set.Offer(text, c.origin())
 		}
 	}
 	for _, name := range []string{"dtype", "torch_dtype"} {
-		e := c.keyword(name)
-		text, ok := textOf(e)
+		hold := func(why string) {
+			if r.args["dtype"].text == "" && r.args["torch_dtype"].text == "" { // else the script turns the command line's word into a dtype
+				r.load.Withhold(why + "; give --precision")
+			}
+		}
+		text, origin, given := c.keyword(name).text(hold)
 		switch dtype := dtypeName(text); {
-		case e == nil:
-		case ok && text == autoDtype:
-			r.load.Offer(autoDtype, c.file.from(e.Line, e))
-		case ok && dtype != "":
-			r.load.Offer(dtype, c.file.from(e.Line, e))
-		case r.args["dtype"].text != "" || r.args["torch_dtype"].text != "":
-			// The command line gives it, and the script turns its word into a dtype.
+		case !given:
+		case text == autoDtype || dtype != "":
+			r.load.Offer(map[bool]string{true: autoDtype, false: dtype}[text == autoDtype], origin)
 		default:
-			r.load.Withhold(fmt.Sprintf("%s passes %s, which is decided when the script runs (%s); give --precision", c.origin(), name, e))
+			hold(c.why(name, c.keyword(name).value(immaterial)))
 		}
 	}
 	r.castInSource(c)
-	if on, known := isFlag(c.keyword("use_flash_attention_2")); on && known {
+	if c.keyword("attn_implementation").value(immaterial) == nil && c.keyword("use_flash_attention_2").flag(withhold("", &r.job.Attention)) {
 		r.job.Attention.Offer("flash_attention_2", c.origin())
 	}
-	switch e := c.keyword("attn_implementation"); {
-	case e == nil:
-	case isLiteral(e):
-		text, _ := textOf(e)
-		r.job.Attention.Offer(text, c.file.from(e.Line, e))
-	default:
+	attention := func(string) {
 		r.job.Attention.Withhold(c.origin() + " passes attn_implementation, which is decided when the script runs")
+	}
+	if text, origin, given := c.keyword("attn_implementation").literal(attention); given {
+		r.job.Attention.Offer(text, origin)
 	}
 	r.quantInSource(c)
 }
@@ -148,8 +172,9 @@ func (r *reader) castInSource(c foundCall) {
 			if dtype := casts[each.Callee]; dtype != "" {
 				r.load.replace(Setting[string]{Value: dtype, Known: true, Origin: f.at(each.Line)})
 			}
-			for _, e := range []*python.Expr{each.Arg(0, "dtype"), each.Arg(1, "dtype")} {
-				if text, ok := textOf(f.scope.Resolve(e, each.Place)); ok && each.Callee == ".to" && dtypeName(text) != "" {
+			for position := range 2 {
+				cast := foundCall{each, f, true}.argument(position, "dtype")
+				if text, _, given := cast.text(immaterial); given && each.Callee == ".to" && dtypeName(text) != "" { // most casts name a device
 					r.load.replace(Setting[string]{Value: dtypeName(text), Known: true, Origin: f.at(each.Line)})
 				}
 			}
@@ -161,10 +186,10 @@ func (r *reader) castInSource(c foundCall) {
 func (r *reader) newModelInSource() {
 	if calls := r.source.modelCalls("from_config"); len(calls) == 1 {
 		c := calls[0]
-		config := c.argument(0, "config")
+		config := c.argument(0, "config").value(immaterial) // no default stands in its place
 		if config != nil && config.Kind == python.Invoke && strings.HasSuffix(config.Call.Callee, "onfig.from_pretrained") {
-			named := c.file.scope.Resolve(config.Call.Arg(0, "pretrained_model_name_or_path"), config.Call.Place)
-			if name, ok := literalString(named); ok {
+			made := foundCall{config.Call, c.file, true}
+			if name, _, given := made.argument(0, "pretrained_model_name_or_path").literal(immaterial); given {
 				r.sourceArgument("model_name_or_path", name, c.origin())
 			}
 		}
@@ -179,14 +204,19 @@ func (r *reader) quantInSource(c foundCall) {
 		name  string
 		quant Quant
 	}{{"load_in_4bit", Quant{Method: "bnb", Bits: 4, Type: "fp4", ComputeDtype: "fp32", Storage: "uint8"}}, {"load_in_8bit", Quant{Method: "bnb", Bits: 8, Type: "int8"}}} {
-		switch on, known := isFlag(c.keyword(bits.name)); {
-		case !known:
+		hold := func(string) {
 			j.Quant.Withhold(c.origin() + " passes " + bits.name + ", which is decided when the script runs")
-		case on:
+			j.Method.Withhold(c.origin() + " passes " + bits.name + ", which is decided when the script runs; give --method")
+		}
+		if c.keyword(bits.name).flag(hold) {
 			j.Quant.Offer(&bits.quant, c.origin())
 		}
 	}
-	config := c.keyword("quantization_config")
+	var hidden *python.Expr
+	config := present(c.keyword("quantization_config").found.Open(func(why *python.Expr) { hidden = why }))
+	if config == nil {
+		config = hidden
+	}
 	switch {
 	case config == nil:
 	case config.Kind == python.Invoke && python.EndsIn(config.Call.Callee, "BitsAndBytesConfig"):
@@ -194,7 +224,7 @@ func (r *reader) quantInSource(c foundCall) {
 	case config.Kind == python.Invoke && python.EndsIn(config.Call.Callee, "GPTQConfig", "AwqConfig"):
 		j.Quant.Unknown(c.file.at(config.Line) + ": " + config.Call.Callee + " is not read; give --quant")
 	default:
-		why := fmt.Sprintf("%s passes quantization_config, which is decided when the script runs (%s); give --quant", c.origin(), config)
+		why := c.why("quantization_config", config) + "; give --quant"
 		j.Quant.Withhold(why)
 		j.Method.Withhold(why)
 	}
@@ -202,10 +232,12 @@ func (r *reader) quantInSource(c foundCall) {
 
 // bitsAndBytes reads one BitsAndBytesConfig; its defaults are fp4, fp32 and uint8 (transformers/utils/quantization_config.py).
 func (r *reader) bitsAndBytes(c foundCall) {
-	four, known4 := isFlag(c.keyword("load_in_4bit"))
-	eight, known8 := isFlag(c.keyword("load_in_8bit"))
-	if !known4 || !known8 {
+	hidden := false
+	hide := func(string) { hidden = true }
+	four, eight := c.keyword("load_in_4bit").flag(hide), c.keyword("load_in_8bit").flag(hide)
+	if hidden {
 		r.job.Quant.Withhold(c.origin() + ": whether weights are quantised is decided when the script runs")
+		r.job.Method.Withhold(c.origin() + ": whether weights are quantised is decided when the script runs; give --method")
 		return
 	}
 	switch {
@@ -216,16 +248,16 @@ func (r *reader) bitsAndBytes(c foundCall) {
 		return
 	}
 	q := &Quant{Method: "bnb", Bits: 4, Type: "fp4", ComputeDtype: "fp32", Storage: "uint8"}
-	if text, ok := literalString(c.keyword("bnb_4bit_quant_type")); ok {
+	hold := withhold("give --quant", &r.job.Quant)
+	if text, _, given := c.keyword("bnb_4bit_quant_type").literal(hold); given {
 		q.Type = text
 	}
-	q.Double, _ = isFlag(c.keyword("bnb_4bit_use_double_quant"))
-	if e := c.keyword("bnb_4bit_compute_dtype"); e != nil {
-		text, _ := textOf(e)
+	q.Double = c.keyword("bnb_4bit_use_double_quant").flag(hold)
+	hideDtype := func(string) { q.ComputeDtype = "" } // unknown, which the estimate tells
+	if text, _, given := c.keyword("bnb_4bit_compute_dtype").text(hideDtype); given {
 		q.ComputeDtype = dtypeName(text)
 	}
-	if e := c.keyword("bnb_4bit_quant_storage"); e != nil {
-		text, _ := textOf(e)
+	if text, _, given := c.keyword("bnb_4bit_quant_storage").text(hold); given {
 		q.Storage = storageName(text)
 	}
 	r.job.Quant.Offer(q, c.origin())
@@ -243,22 +275,23 @@ func (r *reader) checkpointingInSource() {
 	}
 	for _, c := range r.source.calls("prepare_model_for_kbit_training", "prepare_model_for_int8_training") {
 		r.reentrantInSource(c, c.keyword("gradient_checkpointing_kwargs"))
-		on, known := true, true // its own default (peft/utils/other.py)
-		if e := c.argument(1, "use_gradient_checkpointing"); e != nil {
-			on, known = python.Truth(e)
-		}
-		if on && known && c.sure {
+		hold := withhold("", &r.job.Checkpointing)
+		if on, given := c.argument(1, "use_gradient_checkpointing").truth(hold); (on || !given) && c.sure { // on by default (peft/utils/other.py)
 			r.job.Checkpointing.Offer("full", c.origin()+": on by default")
 		}
 	}
 }
 
 // reentrantInSource reads {"use_reentrant": False}.
-func (r *reader) reentrantInSource(c foundCall, options *python.Expr) {
-	if options == nil || options.Kind != python.Dict {
+func (r *reader) reentrantInSource(c foundCall, given asked) {
+	hold := withhold("", &r.job.Reentrant)
+	options := given.value(hold)
+	if options == nil {
 		return
 	}
-	if n, whole := c.file.node(options, "gradient_checkpointing_kwargs", c.Place); whole && n.Get("use_reentrant") != nil {
+	if n, whole := c.file.node(options, "gradient_checkpointing_kwargs", c.Place); !whole {
+		hold(c.why("gradient_checkpointing_kwargs", options))
+	} else if n.Get("use_reentrant") != nil {
 		r.job.Reentrant.Offer(r.nodeBool(n.Get("use_reentrant"), true), c.origin())
 	}
 }

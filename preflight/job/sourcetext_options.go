@@ -20,6 +20,7 @@ type scriptOption struct {
 	place    python.Place
 	kind     optionValue
 	required bool
+	hidden   string // why its default is not known: its definition takes arguments that are not
 }
 
 // optionValue says how a word becomes a value.
@@ -82,8 +83,11 @@ func literalString(e *python.Expr) (string, bool) {
 
 // addArgument reads add_argument("--x", "-x", default=..., type=..., action=...), and click.option, which spells its flags otherwise.
 func (f *sourceFile) addArgument(c *python.Call, flagKeyword string) {
-	o := &scriptOption{line: c.Line, fallback: c.Keyword("default"), place: c.Place}
-	dest, _ := literalString(c.Keyword("dest"))
+	made := foundCall{c, f, true}
+	o := &scriptOption{line: c.Line, place: c.Place}
+	hide := func(why string) { o.hidden = why }
+	o.fallback = made.arguments().Get("default").Open(func(why *python.Expr) { hide(made.why("default", why)) })
+	dest, _, _ := made.keyword("dest").literal(hide)
 	for _, e := range c.Args {
 		name, ok := literalString(e)
 		if !ok || !strings.HasPrefix(name, "-") {
@@ -95,19 +99,17 @@ func (f *sourceFile) addArgument(c *python.Call, flagKeyword string) {
 			dest = plainName(name)
 		}
 	}
-	if t := c.Keyword("type"); t != nil && t.Kind == python.Name {
+	if t := made.keyword("type").value(immaterial); t != nil && t.Kind == python.Name { // else the word's look decides
 		o.kind = map[string]optionValue{"int": asInt, "float": asFloat, "str": asText, "bool": asTruth}[t.Text]
 	}
-	switch flag := c.Keyword(flagKeyword); {
+	switch flag := made.keyword(flagKeyword).value(hide); {
 	case flag == nil:
 	case flag.Value == "store_true", flag.Value == true:
 		o.kind = asFlag
 	case flag.Value == "store_false":
 		o.kind = asUnset
 	}
-	if required := c.Keyword("required"); required != nil {
-		o.required, _ = python.Truth(required)
-	}
+	o.required = made.keyword("required").flag(hide)
 	if len(o.names) > 0 && dest != "" && f.options[dest] == nil {
 		f.options[dest] = o
 	}
@@ -154,6 +156,9 @@ func (o *scriptOption) value(f *sourceFile) *python.Expr {
 	}
 	if why := r.openWords(); why != "" { // it may be given all the same
 		return &python.Expr{Kind: python.Unknown, Line: o.line, Text: why}
+	}
+	if o.hidden != "" {
+		return &python.Expr{Kind: python.Unknown, Line: o.line, Text: o.hidden}
 	}
 	origin := fmt.Sprintf("default of %s in %s", o.names[len(o.names)-1], f.at(o.line))
 	switch {

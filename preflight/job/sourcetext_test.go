@@ -113,8 +113,9 @@ func TestTrainerInScript(t *testing.T) {
 		{"loaded in fp16 by a cast", strings.Replace(trainScript, `attn_implementation="flash_attention_2",
 )`, `).half()`, 1), "", map[string]string{"base_dtype": "fp16 @ train.py:21", "attention": "sdpa"}},
 		{"assigned behind", strings.Replace(trainScript, "SFTTrainer(model", "cfg.gradient_accumulation_steps = 1\nSFTTrainer(model", 1), "", map[string]string{"grad_accum": "1 @ train.py:34"}},
-		{"assigned under a condition", strings.Replace(trainScript, "SFTTrainer(model", "if hard():\n    cfg.gradient_accumulation_steps = 1\nSFTTrainer(model", 1), "", map[string]string{"grad_accum": "unknown: train.py:35 changes it under a condition"}},
-		{"two configurations", strings.Replace(trainScript, "SFTTrainer(model", "other = SFTConfig(output_dir='x')\nSFTTrainer(model", 1), "", map[string]string{"micro_batch": "unknown: both make a configuration"}},
+		{"assigned under a condition", strings.Replace(trainScript, "SFTTrainer(model", "if hard():\n    cfg.gradient_accumulation_steps = 1\nSFTTrainer(model", 1), "", map[string]string{"grad_accum": "unknown: train.py:35: "}},
+		{"two configurations, one for the trainer", strings.Replace(trainScript, "SFTTrainer(model", "other = SFTConfig(output_dir='x')\nSFTTrainer(model", 1), "", map[string]string{"micro_batch": "2"}},
+		{"two configurations", strings.NewReplacer("SFTTrainer(model", "other = SFTConfig(output_dir='x')\nSFTTrainer(model", "args=cfg", "args=pick(cfg, other)").Replace(trainScript), "", map[string]string{"micro_batch": "unknown: both make a configuration"}},
 		{"keywords from a dict", strings.Replace(trainScript, "    bf16=True,\n", "    **dict(fp16=True),\n", 1), "", map[string]string{"precision": "fp16"}},
 		{"a list's order", strings.Replace(trainScript, `"all-linear"`, `["q_proj", "v_proj"]`, 1), "", map[string]string{"lora": "r 32, alpha 64, dropout 0.05, targets q_proj,v_proj, rank-stabilised"}},
 	} {
@@ -248,9 +249,9 @@ for row in loader:
 		"ctx = torch.amp.autocast(device_type='cuda', dtype=torch.bfloat16)\nopt = torch.optim.AdamW(p)\n", "config/small.py": "batch_size = 4\nblock_size = 256\n"}
 	small := scriptJob(t, gpt, 2, versions2025, "python train.py config/small.py --batch_size=6")
 	checkSettings(t, small, map[string]string{"micro_batch": "6 @ command line --batch_size", "seq_len": "256 @ config/small.py:2", "grad_accum": "unknown: ", "precision": "bf16"})
-	shared := map[string]string{"train.py": strings.Replace(gpt["train.py"], "if ddp:\n    gradient_accumulation_steps //= world\n", "if ddp:\n    gradient_accumulation_steps //= ddp_world_size\n", 1), "config/big.py": "gradient_accumulation_steps = 5 * 8\n"}
+	shared := map[string]string{"train.py": strings.Replace(gpt["train.py"], "if ddp:\n    gradient_accumulation_steps //= world\n", "if ddp:\n    ddp_world_size = int(os.environ['WORLD_SIZE'])\n    gradient_accumulation_steps //= ddp_world_size\n", 1), "config/big.py": "gradient_accumulation_steps = 5 * 8\n"}
 	big := scriptJob(t, shared, 8, versions2025, "torchrun --nproc_per_node=8 train.py config/big.py")
-	checkSettings(t, big, map[string]string{"grad_accum": "5 @ train.py:8: config/big.py:1, shared out over 8 processes"})
+	checkSettings(t, big, map[string]string{"grad_accum": "5 @ train.py:9: config/big.py:1, shared out over 8 processes"})
 	fire := map[string]string{"finetune.py": "import fire, transformers\ndef train(base_model: str = '', micro_batch_size: int = 4, batch_size: int = 128, cutoff_len: int = 256):\n    accum = batch_size // micro_batch_size\n" +
 		"    model = transformers.AutoModelForCausalLM.from_pretrained(base_model, load_in_8bit=True)\n    transformers.Trainer(model=model, args=transformers.TrainingArguments(per_device_train_batch_size=micro_batch_size, gradient_accumulation_steps=accum, fp16=True))\n" +
 		"if __name__ == '__main__':\n    fire.Fire(train)\n"}

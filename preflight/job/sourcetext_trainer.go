@@ -30,12 +30,9 @@ func (t *sourceText) trainerCalls(suffixes ...string) []foundCall {
 	var found []foundCall
 	for _, f := range t.files {
 		for _, c := range f.Calls {
-			name := f.Qualified(c.Callee)
-			if own := f.Class(c.Callee); own != nil {
-				if len(own.Bases) == 0 {
-					continue // a class of the script that happens to have such a name
-				}
-				name = f.Qualified(own.Bases[0])
+			name := f.baseOf(f.scope.Callee(c))
+			if name == "" {
+				continue // a class of the script that happens to have such a name
 			}
 			_, class, _ := cutLast(name)
 			_, known := classes[class]
@@ -53,12 +50,33 @@ func (t *sourceText) trainerCalls(suffixes ...string) []foundCall {
 
 // className is the class of a call without its modules; that of the base for a class of the script.
 func (c foundCall) className() string {
-	name := c.file.Qualified(c.Callee)
-	if own := c.file.Class(c.Callee); own != nil && len(own.Bases) > 0 {
-		name = own.Bases[0]
-	}
-	_, class, _ := cutLast(name)
+	_, class, _ := cutLast(c.file.baseOf(c.file.scope.Callee(c.Call)))
 	return class
+}
+
+// baseOf is the qualified name of the class of another module that a class of the file is built on; "" when there is none. The name of
+// another module's class stays.
+func (f *sourceFile) baseOf(name string) string {
+	for _, class := range f.lineage(name) {
+		if len(class.Bases) == 0 {
+			return ""
+		}
+		name = f.Qualified(class.Bases[0])
+	}
+	return name
+}
+
+// lineage are a class of the file and those of the file that it is built on.
+func (f *sourceFile) lineage(name string) []*python.Class {
+	var classes []*python.Class
+	for class := f.Class(name); class != nil && !slices.Contains(classes, class); class = f.Class(name) {
+		classes = append(classes, class)
+		if len(class.Bases) == 0 {
+			break
+		}
+		name = class.Bases[0]
+	}
+	return classes
 }
 
 // recogniseSource judges a script by its text.
@@ -222,83 +240,14 @@ func (r *reader) takeOption(name string) {
 	}
 }
 
-// configurationInSource merges what the script passes to TrainingArguments and its kin below the command line.
-func (r *reader) configurationInSource() {
-	calls := r.source.trainerCalls("Config", "Arguments")
-	if len(calls) > 1 { // one for each branch, or one that another task uses
-		calls = certain(calls)
-	}
-	if len(calls) > 1 {
-		why := fmt.Sprintf("%s and %s both make a configuration", calls[0].origin(), calls[1].origin())
-		for name := range withheldBy(r.job) {
-			r.withholdArgument(name, why)
-		}
-		return
-	}
-	for _, c := range calls {
-		list, complete := c.file.scope.Keywords(c.Call)
-		for _, k := range list {
-			r.argumentInSource(c.file, k.Name, k.Value, c.Place)
-		}
-		if !complete {
-			r.optionsInSource(c)
-		}
-	}
-	for _, f := range r.source.files {
-		for _, class := range f.Classes {
-			if extendsTrainer(f, class) {
-				r.fieldsInSource(f, class)
-			}
-		}
-		for _, a := range f.Assignments {
-			if base, name, dotted := cutLast(a.Target); dotted && isArgumentsName(base) && a.Key == nil && withheldBy(r.job)[name] != nil {
-				r.assignmentInSource(f, name, a)
-			}
-		}
-	}
-}
-
 // extendsTrainer reports whether a class of the script extends TrainingArguments or one of TRL's configurations.
 func extendsTrainer(f *sourceFile, class *python.Class) bool {
 	if class == nil || len(class.Bases) == 0 {
 		return false
 	}
-	_, base, _ := cutLast(f.Qualified(class.Bases[0]))
+	_, base, _ := cutLast(f.baseOf(class.Name))
 	_, known := trainerClasses()[base]
 	return known
-}
-
-// fieldsInSource reads the defaults of a class that extends TrainingArguments.
-func (r *reader) fieldsInSource(f *sourceFile, class *python.Class) {
-	for _, field := range class.Fields {
-		if field.Value != nil {
-			r.argumentInSource(f, field.Target, python.FieldDefault(f.File, field.Value), field.Place)
-		}
-	}
-}
-
-// optionsInSource: a call with **kwargs that the file does not decide is taken to pass the script's own options on by their names.
-func (r *reader) optionsInSource(c foundCall) {
-	kinds := r.argumentKinds()
-	for name := range c.file.options {
-		if _, known := kinds[name]; known {
-			if _, given := r.args[name]; !given {
-				r.takeOption(name)
-			}
-		}
-	}
-}
-
-// assignmentInSource reads training_args.name = value behind the constructor.
-func (r *reader) assignmentInSource(f *sourceFile, name string, a *python.Assignment) {
-	holds, known := f.scope.Holds(a.Place)
-	switch {
-	case !known:
-		r.withholdArgument(name, f.at(a.Line)+" changes it under a condition")
-	case holds:
-		delete(r.args, name)
-		r.argumentInSource(f, name, a.Value, a.Place)
-	}
 }
 
 // argumentInSource merges one keyword below what the command line gave.
@@ -352,17 +301,25 @@ func (r *reader) withholdArgument(name, why string) {
 // that they are given.
 func (r *reader) trainerInSource() {
 	for _, c := range r.source.trainerCalls("Trainer") {
-		list, _ := c.file.scope.Keywords(c.Call)
-		for _, k := range list {
-			if slices.Contains([]string{"max_seq_length", "packing", "beta"}, k.Name) {
-				r.argumentInSource(c.file, k.Name, k.Value, c.Place)
+		for _, name := range []string{"max_seq_length", "packing", "beta"} {
+			value := c.keyword(name).found.Open(func(why *python.Expr) { r.withholdArgument(name, c.why(name, why)) })
+			if value != nil {
+				r.argumentInSource(c.file, name, value, c.Place)
 			}
 		}
-		if name, ok := literalString(c.argument(0, "model")); ok {
+		if name, _, given := c.argument(0, "model").literal(immaterial); given { // mostly an object
 			r.sourceArgument("model_name_or_path", name, c.origin())
 		}
-		if ref := c.keyword("ref_model"); ref != nil {
-			r.job.RefModel.Offer(true, c.origin()+" is given a reference model")
+		given := func(string) { r.job.RefModel.Offer(true, c.origin()+" is given a reference model") }
+		ref := c.keyword("ref_model").found.Open(func(why *python.Expr) {
+			if why.PassedOn() {
+				r.job.RefModel.Withhold(c.why("ref_model", why))
+			} else {
+				given("")
+			}
+		})
+		if present(ref) != nil {
+			given("")
 		}
 	}
 }

@@ -166,18 +166,20 @@ func (p *parser) call(callee *Expr) *Expr {
 	p.each(func() {
 		line := p.peek().line
 		if p.op("**") {
-			c.Keywords = append(c.Keywords, Keyword{"", p.expression()})
+			c.named = append(c.named, Keyword{"", p.expression()})
 			return
 		}
 		if p.op("*") {
-			c.Starred = true
+			if !c.Starred {
+				c.Starred, c.fixed = true, len(c.Args)
+			}
 			p.expression()
 			return
 		}
 		if t := p.peek(); t.kind == nameToken && !isKeyword(t.text) && p.at+1 < len(p.tokens) && p.tokens[p.at+1].kind == opToken && p.tokens[p.at+1].text == "=" {
 			p.advance()
 			p.advance()
-			c.Keywords = append(c.Keywords, Keyword{t.text, p.expression()})
+			c.named = append(c.named, Keyword{t.text, p.expression()})
 			return
 		}
 		value := p.expression()

@@ -24,9 +24,9 @@ func (p *parser) decorated() {
 func (p *parser) inside(name string, fn *Function, class *Class) {
 	before := *p
 	p.scope = append(slices.Clip(before.scope), name)
-	p.function, p.class, p.loop = fn, class, false
+	p.function, p.class, p.loop, p.blocks = fn, class, false, nil
 	p.suite()
-	p.scope, p.function, p.class, p.loop = before.scope, before.function, before.class, before.loop
+	p.scope, p.function, p.class, p.loop, p.blocks = before.scope, before.function, before.class, before.loop, before.blocks
 }
 
 func (p *parser) def(decorators []*Expr) {

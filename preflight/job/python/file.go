@@ -20,7 +20,13 @@ type File struct {
 
 	imports map[string]string // local name -> qualified name
 	byName  map[string][]*Assignment
-	params  map[string]*Function // scope, newline, name of a parameter
+	fields  map[string][]*Assignment // by the name of an object: what is set on it
+	aliases map[string][]*Assignment // by a name that is given another one
+	methods map[string][]*Call       // by the name of an object
+	passed  map[string][]*Call       // by a name that is an argument
+	params  map[string]*Function     // scope, newline, name of a parameter
+
+	rewritten int // the line that may give any global another value; 0: none does
 }
 
 // An Import makes one name known: `from peft import LoraConfig as L` is {Module: "peft", Name: "LoraConfig", As: "L"}.
@@ -39,12 +45,16 @@ type Place struct {
 	Scope      string      // "" at module level, "main" in def main, "Trainer.fit" in a method
 	Conditions []Condition // that must hold for it to run; `if __name__ == "__main__"` is none
 	Loop       bool        // it may run any number of times, none included
+
+	blocks []int // the loops and try bodies around, outermost first: it may not run, or not to its end
 }
 
 // A Condition guards statements. Test is nil where it is not an expression (an except clause, a case, the else of a loop).
 type Condition struct {
 	Test    *Expr
 	Negated bool // an else branch
+
+	clause int // tells clauses without a test apart
 }
 
 // An Assignment binds a name (or a dotted one) to a value; Key is set for `name[key] = value`.
@@ -52,7 +62,10 @@ type Assignment struct {
 	Place
 	Target string
 	Key    *Expr
-	Value  *Expr
+	Value  *Expr // nil: a field without a value, or an item that is deleted
+
+	global   bool // a function sets a variable of the module
+	declared bool // no assignment: the name is declared global or nonlocal
 }
 
 // A Call is one call expression.
@@ -61,8 +74,11 @@ type Call struct {
 	Callee   string // dotted as written; ".to" when what stands before the dot is not a name
 	Receiver *Expr  // what stands before the last dot of Callee, when that is not a plain dotted name
 	Args     []*Expr
-	Keywords []Keyword
-	Starred  bool // *args among the arguments: there may be more
+	named    []Keyword // and **value with an empty name
+	Starred  bool      // *args among the arguments: there may be more
+
+	fixed int   // how many arguments stand before the first *args
+	over  *Call // whose arguments count where this call gives none (dataclasses.replace)
 }
 
 // A Keyword is one name=value argument, or **value with an empty name; a parameter of a def with its default.
@@ -71,9 +87,9 @@ type Keyword struct {
 	Value *Expr
 }
 
-// Keyword is the value of a keyword argument; nil when it is not given by name.
-func (c *Call) Keyword(name string) *Expr {
-	for _, k := range c.Keywords {
+// keyword is the value of a keyword argument as it is written; nil when it is not written out.
+func (c *Call) keyword(name string) *Expr {
+	for _, k := range c.named {
 		if k.Name == name {
 			return k.Value
 		}
@@ -81,9 +97,9 @@ func (c *Call) Keyword(name string) *Expr {
 	return nil
 }
 
-// Arg is an argument that may be given by name or by position (-1: by name only); nil when it is absent.
-func (c *Call) Arg(position int, name string) *Expr {
-	if e := c.Keyword(name); e != nil || position < 0 || position >= len(c.Args) {
+// arg is keyword for what may also be given by position.
+func (c *Call) arg(position int, name string) *Expr {
+	if e := c.keyword(name); e != nil || position < 0 || position >= len(c.Args) {
 		return e
 	}
 	return c.Args[position]
@@ -96,6 +112,8 @@ type Function struct {
 	Parameters []Keyword // Value is the default, nil when there is none
 	Decorators []*Expr
 	Returns    []*Expr
+
+	ends []Place // of Returns
 }
 
 // A Class is a class statement; Fields are the assignments and annotated fields of its own body.
@@ -233,4 +251,16 @@ func (f *File) Class(name string) *Class {
 		}
 	}
 	return nil
+}
+
+// Written is an argument as it stands in the call, for what is asked of the text and not of its value; nil when it is not written out.
+func (c *Call) Written(position int, name string) *Expr { return c.arg(position, name) }
+
+// Given lists all arguments as they stand in the call.
+func (c *Call) Given() []*Expr {
+	all := slices.Clone(c.Args)
+	for _, k := range c.named {
+		all = append(all, k.Value)
+	}
+	return all
 }

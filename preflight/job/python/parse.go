@@ -14,6 +14,8 @@ type parser struct {
 	scope      []string
 	conditions []Condition
 	loop       bool
+	blocks     []int     // loops and try bodies around this place
+	clauses    int       // blocks and clauses so far
 	tried      int       // try statements around this place
 	function   *Function // that is being read
 	class      *Class    // whose own body is being read
@@ -117,7 +119,7 @@ func (p *parser) place(line int) Place {
 		}
 		scope += s
 	}
-	return Place{Line: line, Scope: scope, Conditions: slices.Clip(p.conditions), Loop: p.loop}
+	return Place{Line: line, Scope: scope, Conditions: slices.Clip(p.conditions), Loop: p.loop, blocks: slices.Clip(p.blocks)}
 }
 
 // sure reports whether what stands here runs whenever the module does.
@@ -147,13 +149,33 @@ func (p *parser) assign(target string, key, value *Expr, line int) {
 	p.file.Assignments = append(p.file.Assignments, a)
 }
 
+// indexedRoot is a and "b" of a["b"]["c"]; "" when no plain name stands there.
+func indexedRoot(e *Expr) (root string, key *Expr) {
+	if e.Kind != Index {
+		return "", nil
+	}
+	for e.Items[0].Kind == Index {
+		e = e.Items[0]
+	}
+	if e.Items[0].Kind != Name {
+		return "", nil
+	}
+	return e.Items[0].Text, e.Items[1]
+}
+
 // bind assigns a value to a target expression: a name, an attribute, name[key], or a tuple of them.
 func (p *parser) bind(target, value *Expr) {
 	if target.Kind == Name {
 		p.assign(target.Text, nil, value, target.Line)
 	}
-	if target.Kind == Index && target.Items[0].Kind == Name {
-		p.assign(target.Items[0].Text, target.Items[1], value, target.Line)
+	if root, key := indexedRoot(target); root != "" {
+		if target.Items[0].Kind != Name { // a["b"]["c"] = value changes what stands under "b"
+			value = unknown(target.Line, "changed in place")
+		}
+		p.assign(root, key, value, target.Line)
+	}
+	if target.Kind == Index && isGlobals(target.Items[0]) {
+		p.file.rewritten = target.Line
 	}
 	if target.Kind == List {
 		for i, item := range target.Items {

@@ -9,6 +9,8 @@ import (
 // index prepares the look-up of names.
 func (f *File) index() {
 	f.imports, f.byName, f.params = map[string]string{}, map[string][]*Assignment{}, map[string]*Function{}
+	f.fields, f.aliases = map[string][]*Assignment{}, map[string][]*Assignment{}
+	f.methods, f.passed = map[string][]*Call{}, map[string][]*Call{}
 	for _, i := range f.Imports {
 		switch {
 		case i.Name == "*":
@@ -18,9 +20,17 @@ func (f *File) index() {
 			f.imports[i.As] = i.Module
 		}
 	}
+	f.settleGlobals()
 	for _, a := range f.Assignments {
 		f.byName[a.Target] = append(f.byName[a.Target], a)
+		if base, _ := cutLast(a.Target); base != "" {
+			f.fields[base] = append(f.fields[base], a)
+		}
+		if a.Key == nil && a.Value != nil && a.Value.Kind == Name {
+			f.aliases[a.Value.Text] = append(f.aliases[a.Value.Text], a)
+		}
 	}
+	f.indexCalls()
 	for _, fn := range f.Functions {
 		for _, k := range fn.Parameters {
 			f.params[joinScope(fn.Scope, fn.Name)+"\n"+k.Name] = fn
@@ -36,6 +46,8 @@ type Scope struct {
 	// Override wins over what the file assigns at module level: a script may let its command line replace its globals. It returns nil
 	// for names that nothing replaces, and may be nil.
 	Override func(name string) *Expr
+	// Keeps reports whether a function of another module leaves what it is given as it is; it may be nil.
+	Keeps func(qualified string) bool
 }
 
 // maxSteps bounds the names and operations that one value may follow.
@@ -44,6 +56,7 @@ const maxSteps = 1000
 type resolution struct {
 	Scope
 	steps int
+	depth int // functions that a thing was handed through
 }
 
 // Resolve follows names and computes with literals, as far as the file decides them. The result is a Literal, List, Dict, Invoke, a
@@ -128,8 +141,17 @@ func (r *resolution) resolve(e *Expr, at Place) *Expr {
 
 // called resolves the calls that say the same wherever an NVIDIA GPU trains, and getattr(torch, "bfloat16").
 func (r *resolution) called(e *Expr, at Place) *Expr {
+	qualified := r.File.Qualified(e.Call.Callee)
 	switch args := e.Call.Args; {
-	case len(args) == 0 && EndsIn(r.File.Qualified(e.Call.Callee), "torch.xpu.is_available", "torch.npu.is_available"):
+	case len(args) == 1 && e.Call.over == nil && EndsIn(qualified, "dataclasses.replace", "copy.replace"):
+		if made := r.returned(r.resolve(args[0], at)); made.Kind == Invoke {
+			changed := *e.Call
+			changed.Callee, changed.Receiver, changed.Args, changed.over = made.Call.Callee, made.Call.Receiver, nil, made.Call
+			return &Expr{Kind: Invoke, Line: e.Line, Call: &changed}
+		}
+	case len(args) == 1 && EndsIn(qualified, "copy.copy", "copy.deepcopy"):
+		return r.resolve(args[0], at)
+	case len(args) == 0 && EndsIn(qualified, "torch.xpu.is_available", "torch.npu.is_available"):
 		return &Expr{Kind: Literal, Line: e.Line, Value: false}
 	case len(args) == 2 && e.Call.Callee == "getattr" && args[0].Kind == Name:
 		attribute := r.resolve(args[1], at)
@@ -148,6 +170,9 @@ func (r *resolution) name(e *Expr, at Place) *Expr {
 		}
 	}
 	found, owner := r.assigned(e, at)
+	if why := r.doubt(e, at, owner); why != nil {
+		return why
+	}
 	if found != nil {
 		return found
 	}
@@ -168,21 +193,6 @@ func (r *resolution) name(e *Expr, at Place) *Expr {
 	return &Expr{Kind: Name, Line: e.Line, Text: r.File.Qualified(e.Text)}
 }
 
-// isLocal reports whether a name is this file's own, seen from a place.
-func (r *resolution) isLocal(name string, at Place) bool {
-	for _, a := range r.File.byName[name] {
-		if a.Key == nil && visible(a.Scope, at.Scope) {
-			return true
-		}
-	}
-	for scope := at.Scope; scope != ""; scope = outer(scope) {
-		if r.File.params[scope+"\n"+name] != nil {
-			return true
-		}
-	}
-	return false
-}
-
 // field resolves Config.lr, and cfg.lr after cfg = Config(...), for a class of this file; nil when it is neither.
 func (r *resolution) field(e *Expr, at Place) *Expr {
 	cut := strings.LastIndexByte(e.Text, '.')
@@ -197,16 +207,22 @@ func (r *resolution) field(e *Expr, at Place) *Expr {
 		if value == nil || value.Kind != Invoke {
 			return nil
 		}
-		if call = value.Call; r.File.Class(call.Callee) == nil {
+		if call = value.Call; EndsIn(r.File.Qualified(call.Callee), "types.SimpleNamespace", "argparse.Namespace") {
+			return r.arguments(call).Get(name).value
+		}
+		if class = r.File.Class(call.Callee); class == nil {
 			return nil
 		}
-		class = r.File.Class(call.Callee)
+		if line := r.File.setAtStart(class, name); line > 0 {
+			return unknown(e.Line, e.Text+" is set"+inLine(line))
+		}
 	}
 	if call != nil {
-		if given := call.Keyword(name); given != nil {
-			return r.resolve(given, call.Place)
+		given := r.arguments(call)
+		if value := given.Get(name).value; value != nil {
+			return value
 		}
-		if len(call.Args) > 0 || call.Keyword("") != nil || call.Starred {
+		if len(given.positional) > 0 {
 			return unknown(e.Line, e.Text+" depends on the arguments of "+call.Callee)
 		}
 	}
@@ -218,13 +234,25 @@ func (r *resolution) field(e *Expr, at Place) *Expr {
 	return nil
 }
 
+// setAtStart is the line in which a class sets an attribute when an object is made; 0 when it does not.
+func (f *File) setAtStart(class *Class, name string) int {
+	for _, a := range f.Assignments {
+		base, field := cutLast(a.Target)
+		start := strings.TrimPrefix(a.Scope, joinScope(class.Scope, class.Name)+".")
+		if base == "self" && field == name && (start == "__init__" || start == "__post_init__") {
+			return a.Line
+		}
+	}
+	return 0
+}
+
 // FieldDefault is the default inside dataclasses.field(default=...), also that of a factory that is a lambda.
 func FieldDefault(f *File, e *Expr) *Expr {
 	if e != nil && e.Kind == Invoke && EndsIn(f.Qualified(e.Call.Callee), "field", "Field") {
-		if value := e.Call.Keyword("default"); value != nil {
+		if value := e.Call.keyword("default"); value != nil {
 			return value
 		}
-		if made := e.Call.Keyword("default_factory"); made != nil && made.Kind == Unknown && len(made.Items) == 1 {
+		if made := e.Call.keyword("default_factory"); made != nil && made.Kind == Unknown && len(made.Items) == 1 {
 			return made.Items[0] // lambda: [...]
 		}
 	}
@@ -233,118 +261,36 @@ func FieldDefault(f *File, e *Expr) *Expr {
 
 // parameter resolves a function's parameter when the file calls the function in one place.
 func (r *resolution) parameter(owner *Function, e *Expr) *Expr {
-	fail := unknown(e.Line, e.Text+" is a parameter of "+owner.Name)
+	if given, place := r.given(owner, e); given != nil {
+		return r.resolve(given, place)
+	}
+	return unknown(e.Line, e.Text+" is a parameter of "+owner.Name)
+}
+
+// given is what a parameter is given, or its default, and where that stands; nil when the file does not call the function in one place.
+func (r *resolution) given(owner *Function, e *Expr) (value *Expr, place Place) {
 	var only *Call
 	for _, c := range r.File.Calls {
 		if c.Callee == owner.Name {
 			if only != nil {
-				return fail
+				return nil, Place{}
 			}
 			only = c
 		}
 	}
-	if only == nil || only.Starred || only.Keyword("") != nil {
-		return fail
+	if only == nil || only.Starred || only.keyword("") != nil || len(r.File.passed[owner.Name]) > 0 {
+		return nil, Place{}
 	}
 	for i, k := range owner.Parameters {
 		if k.Name != e.Text {
 			continue
 		}
-		if given := only.Arg(i, k.Name); given != nil {
-			return r.resolve(given, only.Place)
+		if given := only.arg(i, k.Name); given != nil {
+			return given, only.Place
 		}
-		if k.Value != nil {
-			return r.resolve(k.Value, owner.Place)
-		}
+		return k.Value, owner.Place
 	}
-	return fail
-}
-
-// visible reports whether code in scope sees the names of another: its own and the enclosing ones.
-func visible(names, scope string) bool {
-	return names == "" || names == scope || strings.HasPrefix(scope, names+".")
-}
-
-func outer(scope string) string {
-	if i := strings.LastIndexByte(scope, '.'); i >= 0 {
-		return scope[:i]
-	}
-	return ""
-}
-
-// assigned finds the value that a name has at a place: the innermost scope that binds it decides. In the same scope the last
-// assignment before the place counts; an outer scope has run to its end. nil: this file assigns none; owner is then the function
-// whose parameter it is, if any.
-func (r *resolution) assigned(e *Expr, at Place) (value *Expr, owner *Function) {
-	all := r.File.byName[e.Text]
-	for scope := at.Scope; ; scope = outer(scope) {
-		if last := lastIn(all, scope, at); last != nil {
-			return r.value(last, e, all, at), nil
-		}
-		if fn := r.File.params[scope+"\n"+e.Text]; fn != nil {
-			return nil, fn
-		}
-		if scope == "" {
-			return nil, nil
-		}
-	}
-}
-
-// lastIn is the assignment in a scope that counts at a place.
-func lastIn(all []*Assignment, scope string, at Place) *Assignment {
-	var last *Assignment
-	for _, a := range all {
-		if a.Key == nil && a.Scope == scope && (scope != at.Scope || a.Line < at.Line) {
-			last = a
-		}
-	}
-	return last
-}
-
-// value resolves what an assignment binds, unless conditions leave open which one counts.
-func (r *resolution) value(last *Assignment, e *Expr, all []*Assignment, at Place) *Expr {
-	for _, a := range slices.Backward(all) {
-		if a.Key != nil || a.Scope != last.Scope || a.Line > last.Line {
-			continue
-		}
-		holds, known := r.holds(a.Place, at)
-		switch {
-		case !known:
-			return unknown(e.Line, e.Text+" depends on a condition")
-		case !holds:
-			continue
-		case a.Loop && a.Value != nil && a.Value.Kind != Literal:
-			return unknown(e.Line, e.Text+" is assigned in a loop")
-		case a.Value == nil:
-			return unknown(e.Line, e.Text+" has no value")
-		}
-		return r.resolve(a.Value, a.Place)
-	}
-	return unknown(e.Line, e.Text+" depends on a condition")
-}
-
-// holds decides the conditions of an assignment that do not guard the place where it is used as well.
-func (r *resolution) holds(a, at Place) (holds, known bool) {
-	shared := 0
-	for shared < len(a.Conditions) && shared < len(at.Conditions) && a.Scope == at.Scope && a.Conditions[shared] == at.Conditions[shared] {
-		shared++
-	}
-	a.Conditions = a.Conditions[shared:]
-	known = true
-	for _, c := range a.Conditions {
-		truth, ok := false, false
-		if c.Test != nil {
-			where := a
-			where.Conditions = nil
-			truth, ok = Truth(r.resolve(c.Test, where))
-		}
-		if !ok {
-			known = false
-		} else if truth == c.Negated {
-			return false, true
-		}
-	}
-	return known, known
+	return nil, Place{}
 }
 
 // indexed resolves literal["key"] and literal[0], and what name["key"] = value changed since.

@@ -52,7 +52,7 @@ func (p *parser) compound(t token, decorators []*Expr) bool {
 	case "try":
 		p.advance()
 		p.tried++
-		p.suite()
+		p.counted()
 		p.tried--
 	case "finally":
 		p.advance()
@@ -60,10 +60,10 @@ func (p *parser) compound(t token, decorators []*Expr) bool {
 	case "except":
 		p.advance()
 		p.exceptHeader()
-		p.guarded(Condition{})
+		p.guarded(p.clause())
 	case "else": // of a loop or a try
 		p.advance()
-		p.guarded(Condition{})
+		p.guarded(p.clause())
 	case "match", "case":
 		return p.match()
 	default:
@@ -126,8 +126,23 @@ func (p *parser) guarded(c Condition) {
 func (p *parser) looped() {
 	before := p.loop
 	p.loop = true
-	p.suite()
+	p.counted()
 	p.loop = before
+}
+
+// counted reads a suite that may not run, or not to its end.
+func (p *parser) counted() {
+	before := p.blocks
+	p.clauses++
+	p.blocks = append(slices.Clip(before), p.clauses)
+	p.suite()
+	p.blocks = before
+}
+
+// clause is the condition of a clause that has no test of its own.
+func (p *parser) clause() Condition {
+	p.clauses++
+	return Condition{clause: p.clauses}
 }
 
 // conditional reads if, elif and else. The main guard is no condition: the script is what torchrun starts.
@@ -207,7 +222,7 @@ func (p *parser) match() bool {
 	}
 	p.at = end - 1
 	if word == "case" {
-		p.guarded(Condition{})
+		p.guarded(p.clause())
 	} else {
 		p.suite()
 	}
@@ -247,12 +262,15 @@ func (p *parser) simple(line int) {
 		value := p.expressions()
 		if p.function != nil {
 			p.function.Returns = append(p.function.Returns, value)
+			p.function.ends = append(p.function.ends, p.place(line))
 		}
 	case p.word("pass"), p.word("break"), p.word("continue"):
-	case p.word("global"), p.word("nonlocal"), p.word("del"):
+	case p.word("del"):
+		p.deleted(line)
+	case p.word("global"), p.word("nonlocal"):
 		for !p.lineEnds() && !p.isOp(";") {
 			if t := p.peek(); t.kind == nameToken && !p.previousIsDot() {
-				p.unbind(t.text, line)
+				p.declare(t.text, line)
 			}
 			p.advance()
 		}
@@ -276,9 +294,36 @@ func (p *parser) previousIsDot() bool {
 	return t.kind == opToken && t.text == "."
 }
 
-// unbind makes a name unknown: another scope may change it, or it is deleted.
-func (p *parser) unbind(name string, line int) {
-	p.assign(name, nil, unknown(line, "changed in another scope or deleted"), line)
+// declare makes a name unknown: another scope may change it.
+func (p *parser) declare(name string, line int) {
+	p.assign(name, nil, unknown(line, "changed in another scope"), line)
+	p.file.Assignments[len(p.file.Assignments)-1].declared = true
+}
+
+// deleted reads del a, b["c"], d.e.
+func (p *parser) deleted(line int) {
+	for !p.lineEnds() && !p.isOp(";") {
+		before := p.at
+		if !p.op(",") {
+			p.remove(p.expression(), line)
+		}
+		if p.at == before {
+			return
+		}
+	}
+}
+
+func (p *parser) remove(target *Expr, line int) {
+	switch {
+	case target.Kind == Name:
+		p.assign(target.Text, nil, unknown(line, "deleted"), line)
+	case target.Kind == Index && target.Items[0].Kind == Name:
+		p.assign(target.Items[0].Text, target.Items[1], nil, line)
+	case target.Kind == List:
+		for _, item := range target.Items {
+			p.remove(item, line)
+		}
+	}
 }
 
 // assignment reads an expression, or what is bound to targets.
@@ -308,9 +353,7 @@ func (p *parser) assignment(line int) {
 		changed := unknown(line, "changed in place")
 		changed.Value = p.tokens[p.at-1].text
 		changed.Items = []*Expr{p.expressions()}
-		if targets[0].Kind == Name {
-			p.assign(targets[0].Text, nil, changed, line)
-		}
+		p.bind(targets[0], changed)
 	}
 }
 
