@@ -106,7 +106,7 @@ simulate: python
 	$(WITH_TORCH) PYTHONPATH="$(EXTRA)" python $(LAB)/simulate.py $(VENV)/random.json --out $(FAMILIES)/simulated_random.json
 	$(WITH_TORCH) PYTHONPATH="$(EXTRA)" python $(LAB)/adapters.py > $(VENV)/adapters.json
 	$(WITH_TORCH) PYTHONPATH="$(EXTRA)" python $(LAB)/simulate.py $(VENV)/adapters.json --out $(FAMILIES)/simulated_adapters.json
-	$(WITH_TORCH) PYTHONPATH="$(EXTRA)" python $(LAB)/optimizers.py --out $(FAMILIES)/simulated_optimizers.json
+	$(WITH_TORCH) PYTHONPATH="$(EXTRA)" python $(LAB)/optimizers.py --out preflight/optim/testdata/simulated.json
 	$(WITH_TORCH) PYTHONPATH="$(EXTRA)" python $(LAB)/simulate_sharded.py --out $(FAMILIES)/simulated_sharded.json
 	$(WITH_TORCH) PYTHONPATH="$(EXTRA)" python $(LAB)/compiled.py --out $(FAMILIES)/simulated_compiled.json
 

@@ -72,13 +72,7 @@ func (m *builder) zeroConstruction(weights Components) []moment {
 // dummyStep is the temporaries of torch's Adam on one flat tensor: the root and the denominator made of it, and for Adam (not AdamW)
 // the gradient with the weight decay added. 26 bytes of 0.3.17 with AdamW and 30 of 0.5.4 with Adam, less states and gradients.
 func (m *builder) dummyStep(part int64) int64 {
-	switch m.optimizer.name {
-	case "adamw", "adamw_loop", "adamw_foreach":
-		return 8 * part
-	case "adam":
-		return 12 * part
-	}
-	return 0
+	return m.optimizer.EmptyStep * part
 }
 
 // partElements is the elements that this rank's optimizer updates.

@@ -35,7 +35,7 @@ func (l *layout) addHost(what string, bytes int64, pinned bool) {
 // applyOffload moves what lives in host memory off the GPU. On the GPU the step then works on nothing.
 func (r *rank) applyOffload(l *layout) {
 	away := func(where string) bool { return where == "cpu" || where == "nvme" }
-	if away(r.offload.Optimizer) || r.optimizer.name == "cpu_adam" {
+	if away(r.offload.Optimizer) || r.optimizer.OnHost {
 		r.offloadOptimizer(l)
 	}
 	if away(r.offload.Params) {

@@ -8,6 +8,7 @@ import (
 
 	"oomguard/preflight/job"
 	"oomguard/preflight/model"
+	"oomguard/preflight/optim"
 )
 
 // A scenario is the job with every setting settled: known, or assumed and noted.
@@ -19,7 +20,7 @@ type scenario struct {
 	left  []NotCounted // second models without a size, and the like
 
 	precision     precision
-	optimizer     optimizer
+	optimizer     optim.Optimizer
 	quant         *job.Quant // storage of frozen Linear weights; nil: not quantised
 	lora          *job.LoRA  // nil: every weight is trained
 	trainedLayers int64      // method freeze: the last that many layers are trained, or with a minus the first; 0: it is another method
@@ -205,11 +206,11 @@ func (s *scenario) defaultSequence() int64 {
 
 func (s *scenario) settleOptimizer() error {
 	name := choose(s, s.job.Optimizer, "adamw", "optimizer")
-	o, err := findOptimizer(name)
-	if err != nil {
-		return err
+	o, known := optim.Find(name, optim.Ours)
+	if !known {
+		return fmt.Errorf("unknown optimizer %q: use one of %s", name, strings.Join(optim.Words(optim.Ours), ", "))
 	}
-	if o.rough && !s.sized() {
+	if o.Rough && !s.sized() {
 		s.notes.assume(name+"'s state is approximate", "it depends on tensor shapes, which --params does not give", true)
 	}
 	s.optimizer = o

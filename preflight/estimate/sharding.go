@@ -34,7 +34,7 @@ func (r *rank) layout() layout {
 	n := count(r.trained, nil)
 	l := layout{
 		params: r.trainedBytes(p.param), master: p.master * n, grads: r.trainedBytes(p.grad), gradShards: 1,
-		optimizer:     r.optimizer.stateBytes(r.resident(), r.stateSetting(), r.huggingFace()),
+		optimizer:     r.optimizerBytes(r.resident()),
 		gradsResident: r.accum > 1,
 	}
 	if r.adapters() {
@@ -65,7 +65,7 @@ func (r *rank) layout() layout {
 	case r.deepspeed() && l.master > 0:
 		l.stepTemporaries = 4 * n // flat fp32 gradients (runtime/fp16/fused_optimizer.py)
 	default:
-		l.stepTemporaries = r.optimizer.temporaries(r.update(ceilDiv(n, updated)))
+		l.stepTemporaries = r.optimizer.StepBytes(r.update(ceilDiv(n, updated)))
 	}
 	if alive := r.stepsInBackward(); alive > 0 {
 		l.grads, l.stepTemporaries = p.grad*alive*largest(r.trained), r.largestUpdate()
@@ -109,7 +109,7 @@ func (r *rank) distributedOptimizer(master int64) (mine, states int64) {
 		ranks   int64
 	}{{dense, r.shards}, {experts, max(r.world/(r.expertTP()*r.ep*r.pp), 1)}} {
 		mine += ceilDiv(master*count(group.weights, nil), group.ranks)
-		states += ceilDiv(r.optimizer.stateBytes(group.weights, r.stateSetting(), r.huggingFace()), group.ranks)
+		states += ceilDiv(r.optimizerBytes(group.weights), group.ranks)
 	}
 	return mine, states
 }

@@ -4,7 +4,7 @@ import (
 	"cmp"
 
 	"oomguard/preflight/job"
-	"oomguard/preflight/model"
+	"oomguard/preflight/optim"
 )
 
 // DeepSpeed's defaults, in elements (deepspeed/runtime/zero/config.py).
@@ -80,8 +80,8 @@ func (r *rank) flatSteps(gradients, kept, elements int64) []stepPhase {
 		flat += wide * elements
 	}
 	u := r.update(1)
-	u.weights = []weight{{Tensor: model.Tensor{Role: model.Other, Shape: []int64{elements}}, repeat: 1, elements: elements}}
-	return []stepPhase{{gradients, flat}, {kept, wide*elements + r.optimizer.temporaries(u)}}
+	u.Tensors = []optim.Tensor{{Shape: []int64{elements}, Repeat: 1, Elements: elements}}
+	return []stepPhase{{gradients, flat}, {kept, wide*elements + r.optimizer.StepBytes(u)}}
 }
 
 // touched is, for the rank that has most of it, the elements of all weights of which a part of so many elements holds any, and the bytes while

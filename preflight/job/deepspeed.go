@@ -8,6 +8,7 @@ import (
 
 	"oomguard/preflight/job/document"
 	"oomguard/preflight/job/shell"
+	"oomguard/preflight/optim"
 )
 
 // UnknownSize stands in DeepSpeed for a number that depends on something unknown.
@@ -281,18 +282,18 @@ func (r *reader) readDeepSpeedOptimizer(d *deepspeedFile) {
 		r.unread(err)
 		return
 	}
-	name := strings.ToLower(kind)
-	if name == "adam" || name == "adamw" {
-		switch {
-		case r.job.Offload.Value.Optimizer != "none":
-			name = "cpu_adam"
-		case r.nodeBool(d.doc.Get("optimizer", "params", "torch_adam"), false):
-			name = "adamw"
-		default:
-			name = "adamw_fused"
-		}
+	o, own := optim.Find(strings.ToLower(kind), optim.DeepSpeed)
+	switch {
+	case !own: // engine.py takes any other name for a class of torch.optim
+		whole := &configuration{r: r, doc: d.doc, fallback: "default of torch"}
+		r.optimizerClass(kind, whole.below("optimizer.params"), false, n.Origin())
+		return
+	case r.job.Offload.Value.Optimizer != "none":
+		o = o.In(optim.Host)
+	case !r.nodeBool(d.doc.Get("optimizer", "params", "torch_adam"), false):
+		o = o.In(optim.Fused)
 	}
-	r.job.Optimizer.Offer(name, n.Origin())
+	r.job.Optimizer.Offer(o.Name, n.Origin())
 }
 
 // resolveDeepSpeed fills ds_resolved once everything else is known.

@@ -263,15 +263,8 @@ func (a *axolotl) precision() {
 
 // optimizer: Trainer's names and axolotl's own (utils/schemas/enums.py, CustomSupportedOptimizers).
 func (a *axolotl) optimizer() {
-	n := a.find("optimizer")
-	if n == nil {
-		return
-	}
-	a.argument("optim", n)
-	own := map[string]string{"optimi_adamw": "adamw", "ao_adamw_4bit": "adamw_4bit", "ao_adamw_8bit": "adamw_8bit", "ao_adamw_fp8": "adamw_8bit", "adopt_adamw": "adamw",
-		"lion_pytorch": "lion", "q_galore_adamw8bit": "galore_adamw_8bit", "flash_adamw": "adamw_fused"}
-	if arg := a.r.args["optim"]; own[strings.ToLower(arg.text)] != "" {
-		a.job.Optimizer.Offer(own[strings.ToLower(arg.text)], arg.origin+" "+arg.text)
+	if n := a.find("optimizer"); n != nil {
+		a.argument("optim", n)
 	}
 }
 

@@ -31,7 +31,7 @@ func TestAxolotl(t *testing.T) {
 		{"liger's kernels one by one", "plugins: [axolotl.integrations.liger.LigerPlugin]\nliger_rms_norm: true\nliger_swiglu: true", "", "fused_loss=none layer_kernels=liger:rms_norm+glu"},
 		{"all of liger's kernels", "plugins: [axolotl.integrations.liger.LigerPlugin]\nliger_rope: true\nliger_rms_norm: true\nliger_glu_activation: true", "", "layer_kernels=liger"},
 		{"cut cross entropy is on once listed", "plugins: [axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin]", "", "fused_loss=cut-ce"},
-		{"optimizer", "optimizer: ao_adamw_8bit", "", "optimizer=adamw_8bit"},
+		{"optimizer", "optimizer: ao_adamw_8bit", "", "optimizer=adamw_torch_8bit"},
 		{"pretraining", "pretraining_dataset: [{path: c4}]", "", "task=pretrain"},
 		{"dpo", "rl: dpo", "", "task=dpo ref_model=true"},
 		{"dpo with adapters", "rl: dpo\nadapter: lora\nlora_r: 8\nlora_alpha: 16", "", "task=dpo ref_model=false method=lora"},

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"oomguard/preflight/job/document"
+	"oomguard/preflight/optim"
 )
 
 // recogniseLlamafactory: its own launcher, and its train.py under another one when the arguments have its fields.
@@ -307,9 +308,9 @@ func (r *reader) llamafactoryActivations() {
 // llamafactoryOptimizer: switches that replace Trainer's optimizer (train/trainer_utils.py, create_custom_optimizer).
 func (r *reader) llamafactoryOptimizer() {
 	j := r.job
-	for _, x := range []struct{ name, optimizer string }{{"use_galore", "galore_adamw"}, {"use_apollo", "apollo_adamw"}, {"use_muon", "muon"}} {
-		if r.on(x.name) {
-			j.Optimizer.Offer(x.optimizer, r.args[x.name].origin)
+	for _, name := range optim.Words(optim.LLaMAFactory) {
+		if r.on(name) {
+			r.offerOptimizer(name, r.args[name].origin, optim.LLaMAFactory)
 		}
 	}
 	for _, name := range []string{"galore_layerwise", "apollo_layerwise"} {

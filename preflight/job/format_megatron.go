@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"oomguard/preflight/optim"
 )
 
 // Megatron-LM, whose training programs (pretrain_gpt.py and those made after it) take everything on the command line
@@ -123,14 +125,10 @@ func (m *megatron) precision() {
 func (m *megatron) optimizer() {
 	j := m.r.job
 	name := m.word("optimizer", "adam")
-	words := map[string]string{"adam": "adamw", "dist_muon": "muon", "adaptive_muon": "muon"}
-	if momentum := m.word("sgd_momentum", "0.9"); name.Value == "sgd" && momentum.Value != "0" && momentum.Value != "0.0" {
-		words["sgd"] = "sgd_momentum"
+	if name.Known {
+		m.r.megatronOptimizer(name, m.word("sgd_momentum", "0.9").Value)
 	}
-	if word, ok := words[name.Value]; ok {
-		name.Value = word
-	}
-	j.Optimizer.take(name)
+	j.Optimizer.Unknown(name.Origin)
 	offload := Offload{Optimizer: "none", Params: "none"}
 	switch cpu := m.flag("optimizer_cpu_offload"); {
 	case !cpu.Known:
@@ -145,6 +143,17 @@ func (m *megatron) optimizer() {
 	default:
 		j.Offload.Offer(offload, "default of Megatron-LM")
 	}
+}
+
+func (r *reader) megatronOptimizer(name Setting[string], momentum string) {
+	o, known := r.namedOptimizer(name.Value, name.Origin, optim.Megatron)
+	if !known {
+		return
+	}
+	if momentum != "0" && momentum != "0.0" {
+		o = o.In(optim.Momentum)
+	}
+	r.job.Optimizer.Offer(o.Name, name.Origin)
 }
 
 // sharding: what is spread over the data-parallel ranks. Megatron-LM's own FSDP was called custom FSDP until 0.13.

@@ -8,6 +8,7 @@ import (
 
 	"oomguard/preflight/job/document"
 	"oomguard/preflight/model"
+	"oomguard/preflight/optim"
 )
 
 // nanotron: a run is configured in one YAML file (nanotron/config/config.py, parallelism_config.py, models_config.py). Most fields have no
@@ -157,18 +158,15 @@ func (r *reader) nanotronOptimizer(c *configuration) {
 		j.MasterFP32.Offer(fp32.Value && j.ParamDtype.Or("") != "fp32", fp32.Origin)
 	}
 	name := c.word("adamW", "optimizer.optimizer_factory.name")
-	switch strings.ToLower(name.Value) {
-	case "adamw":
-		word := "adamw"
-		if c.flag(false, "optimizer.optimizer_factory.torch_adam_is_fused").Value {
-			word = "adamw_fused"
-		}
-		j.Optimizer.Offer(word, name.Origin)
-	case "sgd":
-		j.Optimizer.Offer("sgd", name.Origin)
-	default:
+	o, known := optim.Find(strings.ToLower(name.Value), optim.Nanotron)
+	if !known {
 		r.fail("ValueError: Optimizer "+name.Value+" is not supported", name.Origin)
+		return
 	}
+	if c.flag(false, "optimizer.optimizer_factory.torch_adam_is_fused").Value {
+		o = o.In(optim.Fused)
+	}
+	j.Optimizer.Offer(o.Name, name.Origin)
 }
 
 func (r *reader) nanotronMemory(c *configuration) {

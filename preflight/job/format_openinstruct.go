@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"oomguard/preflight/job/document"
+	"oomguard/preflight/optim"
 )
 
 // openInstructTasks maps its programs to tasks.
@@ -199,7 +200,8 @@ func (r *reader) openInstructOLMo() {
 	j.Precision.Offer("bf16", origin)
 	j.MasterFP32.Offer(false, "the weights themselves are fp32")
 	r.integer("tensor_parallel_degree", &j.TP)
-	j.Optimizer.Offer(r.word("optimizer_type", "adamw", "").text, r.word("optimizer_type", "", "default of open-instruct").origin)
+	kind := r.word("optimizer_type", "adamw", "default of open-instruct")
+	r.offerOptimizer(kind.text, kind.origin, optim.Ours)
 	budget, err := pythonFloat(r.word("activation_memory_budget", "1", "").text)
 	if mode := r.args["activation_checkpointing_mode"]; mode.text == "selected_modules" {
 		j.Checkpointing.Offer("full", mode.origin)

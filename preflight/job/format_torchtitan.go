@@ -10,6 +10,7 @@ import (
 
 	"oomguard/preflight/job/document"
 	"oomguard/preflight/job/shell"
+	"oomguard/preflight/optim"
 )
 
 // torchtitan with TOML files (until February 2026, v0.2.2: torchtitan/config/job_config.py, config/manager.py, train.py,
@@ -304,8 +305,11 @@ func (r *reader) titanOptimizer(c *configuration) {
 	if old := c.find("optimizer.fused"); old != nil { // 2024: a flag, off by default
 		how = Setting[string]{Value: map[bool]string{true: "fused", false: "foreach"}[c.flag(false, "optimizer.fused").Value], Known: true, Origin: old.Origin()}
 	}
-	if optimizer, ok := map[string]string{"fused": "adamw_fused", "foreach": "adamw", "for-loop": "adamw_loop"}[how.Value]; ok {
-		r.job.Optimizer.Offer(optimizer, name.Origin+", "+how.Origin)
+	if o, known := optim.Find("torch.optim."+name.Value, optim.Class); known && containsWord("fused foreach for-loop", how.Value) {
+		if how.Value != "foreach" {
+			o = o.In(map[string]optim.Form{"fused": optim.Fused, "for-loop": optim.Loop}[how.Value])
+		}
+		r.job.Optimizer.Offer(o.Name, name.Origin+", "+how.Origin)
 	}
 	r.job.OptimizerInBackward.take(c.flag(false, "optimizer.early_step_in_backward"))
 	r.job.Compile.take(c.flag(false, "compile.enable", "training.compile")) // the older name up to v0.1.0

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"oomguard/preflight/optim"
 )
 
 // adapterParts collects what is said of LoRA until all sources have spoken.
@@ -179,20 +181,6 @@ func ligerKernels(rope, norm, glu bool) string {
 	return "liger:" + strings.Join(names, "+")
 }
 
-// optimizerWords maps names of transformers' OptimizerNames to the job vocabulary where they differ. Names that are not listed
-// keep theirs.
-func optimizerWords() map[string]string {
-	return map[string]string{
-		"adamw_torch": "adamw", "adamw_torch_xla": "adamw",
-		"adamw_torch_fused": "adamw_fused", "adamw_torch_npu_fused": "adamw_fused", "adamw_apex_fused": "adamw_fused",
-		"adamw_hf":       "adamw_loop", // transformers' own AdamW went over the parameters one by one
-		"adamw_bnb_8bit": "adamw_8bit", "adamw_torch_8bit": "adamw_8bit", "adamw_torch_4bit": "adamw_4bit",
-		"paged_adamw_32bit": "paged_adamw", "lion_32bit": "lion", "paged_lion_32bit": "paged_lion",
-		"rmsprop_bnb": "rmsprop", "rmsprop_bnb_8bit": "rmsprop_8bit", "rmsprop_bnb_32bit": "rmsprop",
-		"paged_ademamix_32bit": "paged_ademamix",
-	}
-}
-
 func (r *reader) readOptimizer() {
 	if r.on("adafactor") {
 		r.job.Optimizer.Offer("adafactor", r.args["adafactor"].origin)
@@ -201,19 +189,23 @@ func (r *reader) readOptimizer() {
 	if a.text == "" {
 		return
 	}
-	name := strings.ToLower(a.text)
-	if known, ok := optimizerWords()[name]; ok {
-		name = known
-	}
 	// The layerwise forms step each layer in the backward pass and free its gradient.
-	if plain, layerwise := strings.CutSuffix(name, "_layerwise"); layerwise {
-		name = plain
+	name, layerwise := strings.CutSuffix(strings.ToLower(a.text), optim.Layerwise)
+	vocabularies := []optim.Vocabulary{optim.Trainer, optim.Ours}
+	if r.family.framework == "axolotl" {
+		vocabularies = append(vocabularies, optim.Axolotl)
+	}
+	o, known := r.namedOptimizer(name, a.origin, vocabularies...)
+	if !known {
+		return
+	}
+	if layerwise {
 		r.job.OptimizerInBackward.Offer(true, a.origin+" "+a.text)
 	}
-	if momentum := optimArgument(r.args["optim_args"].text, "momentum"); name == "sgd" && momentum != "" && momentum != "0" && momentum != "0.0" {
-		name = "sgd_momentum"
+	if momentum := optimArgument(r.args["optim_args"].text, "momentum"); momentum != "" && momentum != "0" && momentum != "0.0" {
+		o = o.In(optim.Momentum)
 	}
-	r.job.Optimizer.Offer(name, a.origin)
+	r.job.Optimizer.Offer(o.Name, a.origin)
 }
 
 // optimArgument finds one value in optim_args, "rank=128,momentum=0.9".

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"oomguard/preflight/model"
+	"oomguard/preflight/optim"
 )
 
 // A Key is one job setting that a person may give: as a flag, and under the same name in oomguard.yaml.
@@ -60,7 +61,7 @@ func trainingKeys() []Key {
 		numberKey("seq_len", "tokens in a row", func(r *reader) *Setting[int] { return &r.job.SeqLen }),
 		boolKey("compile", "torch.compile compiles the model", func(r *reader) *Setting[bool] { return &r.job.Compile }),
 		boolKey("packing", "rows are filled to the sequence length", func(r *reader) *Setting[bool] { return &r.job.Packing }),
-		wordKey("optimizer", "optimizer and its implementation", optimizerNames(), func(r *reader) *Setting[string] { return &r.job.Optimizer }),
+		wordKey("optimizer", "optimizer and its implementation", optim.Words(optim.Ours), func(r *reader) *Setting[string] { return &r.job.Optimizer }),
 		{Name: "checkpointing", Usage: "activation checkpointing; selective:N is every N-th block",
 			Values: []string{"none", "full", "selective", "selective:N", "offload"}, set: setCheckpointing},
 		boolKey("checkpointing_reentrant", "checkpointed layers run on detached inputs (use_reentrant=True)", func(r *reader) *Setting[bool] { return &r.job.Reentrant }),
@@ -123,14 +124,6 @@ func parallelKeys() []Key {
 		numberKey("nproc", "processes a node", func(r *reader) *Setting[int] { return &r.job.NProc }),
 		numberKey("nnodes", "nodes", func(r *reader) *Setting[int] { return &r.job.NNodes }),
 	}
-}
-
-// optimizerNames are the names of the job vocabulary; optimizers.go of estimate knows their state.
-func optimizerNames() []string {
-	return []string{"adamw", "adamw_fused", "adamw_loop", "adamw_8bit", "adamw_torch_8bit", "adamw_4bit", "paged_adamw", "paged_adamw_8bit", "cpu_adam",
-		"stable_adamw", "schedule_free_adamw", "adafactor", "adafactor_torch", "sgd", "sgd_momentum", "lion", "lion_8bit", "paged_lion", "paged_lion_8bit", "adagrad",
-		"rmsprop", "rmsprop_8bit", "ademamix", "ademamix_8bit", "paged_ademamix", "paged_ademamix_8bit", "lomo", "adalomo", "muon",
-		"galore_adamw", "galore_adamw_8bit", "galore_adafactor", "apollo_adamw"}
 }
 
 // A quantWord is one value of --quant.

@@ -1,6 +1,11 @@
 package job
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+
+	"oomguard/preflight/optim"
+)
 
 // A refusal is a combination of arguments with which a program ends before it trains.
 type refusal struct {
@@ -60,21 +65,18 @@ func trainerRefusals() []refusal {
 	}
 }
 
-// trainerOptimizers are the members of OptimizerNames (transformers training_args.py, 4.40 to 5.24).
-const trainerOptimizers = `adafactor adagrad adalomo adamw_8bit adamw_anyprecision adamw_apex_fused adamw_bnb_8bit adamw_torch adamw_torch_4bit
-	adamw_torch_8bit adamw_torch_fused adamw_torch_npu_fused adamw_torch_xla ademamix ademamix_8bit apollo_adamw apollo_adamw_layerwise
-	galore_adafactor galore_adafactor_layerwise galore_adamw galore_adamw_8bit galore_adamw_8bit_layerwise galore_adamw_layerwise grokadamw
-	lion_32bit lion_8bit lomo paged_adamw_32bit paged_adamw_8bit paged_ademamix_32bit paged_ademamix_8bit paged_lion_32bit paged_lion_8bit
-	rmsprop rmsprop_bnb rmsprop_bnb_32bit rmsprop_bnb_8bit schedule_free_adamw schedule_free_radam schedule_free_sgd sgd stable_adamw`
-
-// unknownOptimizer: a name that no version has, or adamw_hf, which went before 4.57. axolotl takes names of its own.
+// unknownOptimizer: a name that no version of transformers has, or adamw_hf, which went before 4.57. axolotl takes names of its own.
 func unknownOptimizer(r *reader) bool {
 	name := r.args["optim"].text
-	if name == "" || r.family.framework == "axolotl" || containsWord(trainerOptimizers, name) {
+	if name == "" || r.family.framework == "axolotl" {
 		return false
 	}
-	gone, known := r.atLeast("transformers", 4, 57)
-	return name != "adamw_hf" || known && gone
+	if gone, known := r.atLeast("transformers", 4, 57); name == "adamw_hf" {
+		return known && gone
+	}
+	plain, layerwise := strings.CutSuffix(name, optim.Layerwise)
+	o, has := optim.Find(plain, optim.Trainer)
+	return !has || layerwise && !o.Projects
 }
 
 // trainsQuantised: weights that bitsandbytes, GPTQ or AWQ hold cannot be trained whole.

@@ -9,6 +9,7 @@ import (
 
 	"oomguard/preflight/job/document"
 	"oomguard/preflight/job/python"
+	"oomguard/preflight/optim"
 )
 
 // Training loops that a script writes itself, on top of PyTorch, Accelerate, DeepSpeed or Lightning: only what its text says in one
@@ -39,8 +40,7 @@ func (t *sourceText) recogniseLoop(f family) (family, bool) {
 
 // optimizerCalls are the calls that make an optimizer whose class is known.
 func (t *sourceText) optimizerCalls() []foundCall {
-	classes := slices.Sorted(maps.Keys(optimizerClasses()))
-	return t.calls(classes...)
+	return t.calls(slices.Sorted(slices.Values(optim.Words(optim.Class)))...)
 }
 
 // readLoop reads a script with a loop of its own, below its command line.

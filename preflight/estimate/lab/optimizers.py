@@ -1,6 +1,6 @@
 """Runs one step of real optimizers and writes what they hold: bytes of state, and the most that a step needs beside it.
 
-    PYTHONPATH=<folder with bitsandbytes, galore-torch, apollo-torch, lomo-optim, torchao> python optimizers.py --out simulated_optimizers.json
+    PYTHONPATH=<folder with bitsandbytes, galore-torch, apollo-torch, lomo-optim, torchao> python optimizers.py --out simulated.json
 
 The tensors are those of a small model, with names that say what they are for. Real ones on the CPU: several optimizers look at values. Kernels
 that are written for CUDA (bitsandbytes) are seen as one operation, as on a GPU. Optimizers of packages that are not installed are left out, and named.
