@@ -71,7 +71,7 @@ func healthy() Facts {
 		RunFolder: Folder{Path: "oomguard-runs", FreeBytes: 100 * gib},
 		Weights:   Weights{Read: &model.Weights{Files: make([]model.WeightFile, 4), Bytes: 16 * gib, Tensors: make([]model.StoredTensor, 291)}},
 		Host: Host{MemTotalBytes: 512 * gib, MemAvailableBytes: 500 * gib, ShmTotalBytes: 256 * gib, ShmFreeBytes: 256 * gib,
-			OpenFiles: 1 << 20, DriverFiles: []string{"/dev/nvidia0"}},
+			DriverFiles: []string{"/dev/nvidia0"}},
 	}
 }
 

@@ -27,7 +27,6 @@ type Host struct {
 	CgroupUsageBytes int64  `json:"cgroup_usage_bytes"`
 	ShmTotalBytes    int64  `json:"shm_total_bytes"`
 	ShmFreeBytes     int64  `json:"shm_free_bytes"`
-	OpenFiles        int64  `json:"open_files"` // soft RLIMIT_NOFILE; math.MaxInt64 unlimited
 	OSRelease        string `json:"os_release"`
 	WSL              bool   `json:"wsl"`
 	// PIDNamespace: we see other process ids than the driver, which reports the host's.
@@ -62,7 +61,6 @@ func GatherHost(root string) (Host, error) {
 		}
 	}
 	note(h.readMeminfo(filepath.Join(root, "proc/meminfo")))
-	note(h.readLimits(filepath.Join(root, "proc/self/limits")))
 	note(h.readCgroup(root))
 
 	var err error
@@ -119,22 +117,6 @@ func (h *Host) readMeminfo(file string) error {
 			return fmt.Errorf("%s: %s %d kB is out of range", file, f.name, kib)
 		}
 		*f.to = kib << 10
-	}
-	return nil
-}
-
-func (h *Host) readLimits(file string) error {
-	data, err := readSystem(file)
-	if err != nil {
-		return err
-	}
-	const name = "Max open files"
-	if soft := fieldAfter(data, name); soft == "unlimited" {
-		h.OpenFiles = math.MaxInt64
-		return nil
-	}
-	if h.OpenFiles, err = numberAfter(data, name); err != nil {
-		return fmt.Errorf("%s: %w", file, err)
 	}
 	return nil
 }
