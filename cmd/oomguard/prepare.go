@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -68,7 +69,7 @@ func prepare(ctx context.Context, env environment, c *cli.Context, q question) (
 	}
 	p.job = job.Read(job.Sources{
 		Argv: q.argv, Flags: givenJobFlags(c), Getenv: env.getenv, Dir: env.dir, FetchModel: fetch,
-		GPUs: p.gpuCount(declared, q.here), CPUs: runtime.NumCPU(), Place: place(q, declared),
+		GPUs: p.gpuCount(declared, q.here), CPUs: runtime.NumCPU(), Place: place(q, declared), Home: homeOf,
 	})
 	p.faults = append(p.faults, p.job.Faults...)
 	switch {
@@ -85,6 +86,14 @@ func prepare(ctx context.Context, env environment, c *cli.Context, q question) (
 	}
 	fence.Garble("estimating", p.estimate)
 	return p, nil
+}
+
+// homeOf is a user's home folder by the user database, "" when there is no such user.
+func homeOf(name string) string {
+	if u, err := user.Lookup(name); err == nil {
+		return u.HomeDir
+	}
+	return ""
 }
 
 // part does a part of the preparation behind a fence.

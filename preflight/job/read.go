@@ -29,6 +29,8 @@ type Sources struct {
 	Versions map[string]string
 	// FetchModel brings the config of a model on the hub to a folder; nil: the network is never touched.
 	FetchModel func(model.HubModel) (folder string, err error)
+	// Home is another user's home folder, for ~name in scripts; nil: they stay as they are.
+	Home func(user string) string
 	// LoadModel reads an architecture; nil means model.Load.
 	LoadModel func(path string) (*model.Architecture, error)
 }

@@ -100,6 +100,7 @@ func (r *reader) readScript(data []byte, shown, name string, params []string, in
 			return v.text, v != sourced{}
 		},
 		Open:  func(path string) ([]byte, error) { return document.Read(r.path(path), path) },
+		Home:  r.src.Home,
 		Begin: func(lines []shell.Directive) { r.batchDirectives(shown, lines) },
 	})
 	if err != nil {

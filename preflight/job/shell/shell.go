@@ -41,6 +41,8 @@ type Input struct {
 	GPUs func(list string, set bool) (count int, known bool)
 	// Open reads a script that this one sources, or a file that it reads; nil: there are none.
 	Open func(path string) ([]byte, error)
+	// Home is another person's home folder, "" when there is none; nil: they are not known.
+	Home func(user string) string
 	// Begin is called with the #SBATCH lines before the first command, for what they change in the environment; nil: nobody asks.
 	Begin func([]Directive)
 }

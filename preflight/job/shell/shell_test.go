@@ -349,3 +349,13 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// ~name is what whoever reads the script knows of that user, and stays as it is for one that nobody knows.
+func TestHomesOfOthers(t *testing.T) {
+	home := func(user string) string { return map[string]string{"ann": "/home/ann"}[user] }
+	for in, want := range map[*Input]string{{Home: home}: "/home/ann/x ~bob/x", {}: "~ann/x ~bob/x"} {
+		if got := strings.Join(read(t, "cmd ~ann/x ~bob/x", *in)[0].Words[1:], " "); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}

@@ -2,7 +2,6 @@ package shell
 
 import (
 	"bytes"
-	"os/user"
 	"path"
 	"slices"
 	"strconv"
@@ -313,7 +312,7 @@ func unescape(text, only string) string {
 	return out.String()
 }
 
-// tilde resolves ~ and ~/; other people's homes are looked up in the user database.
+// tilde resolves ~ and ~/; whoever reads the script knows other people's homes.
 func (e *evaluator) tilde(text string) string {
 	if !strings.HasPrefix(text, "~") {
 		return text
@@ -322,8 +321,8 @@ func (e *evaluator) tilde(text string) string {
 	home := ""
 	if name == "" {
 		home = e.scalar("HOME")
-	} else if u, err := user.Lookup(name); err == nil {
-		home = u.HomeDir
+	} else if e.in.Home != nil {
+		home = e.in.Home(name)
 	}
 	if home == "" {
 		return text
