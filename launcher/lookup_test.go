@@ -104,7 +104,7 @@ func TestStartErrors(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			p, err := Start(test.c, Options{})
 			if err == nil {
-				t.Fatalf("pid %d was started", p.PID())
+				t.Fatalf("pid %d was started", p.pid)
 			}
 			for _, kind := range []error{ErrNotFound, ErrNotExecutable} {
 				if errors.Is(err, kind) != (errors.Is(test.err, kind)) {

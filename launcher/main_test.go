@@ -93,7 +93,7 @@ func supervisorProgram(args []string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 125
 	}
-	say("supervisor %d command %d", os.Getpid(), p.PID())
+	say("supervisor %d command %d", os.Getpid(), p.pid)
 	ended := make(chan struct{})
 	go func() {
 		tick := time.NewTicker(2 * time.Millisecond)

@@ -112,9 +112,6 @@ func (p *Process) catch() (stop func()) {
 	}
 }
 
-// PID returns the command's own process id, which is also its process group.
-func (p *Process) PID() int { return p.pid }
-
 // Ranks returns the training processes seen so far, by attempt and rank. EndedAt is zero for those that run.
 func (p *Process) Ranks() []RankExit { return p.ranks.exits() }
 

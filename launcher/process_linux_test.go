@@ -280,10 +280,10 @@ func TestOwnHelpers(t *testing.T) {
 	if p.Owns(helper.Process.Pid) || slices.Contains(p.Tree(), helper.Process.Pid) || p.Owns(os.Getpid()) || p.Owns(1) {
 		t.Error("the helper, we or init count as the command's")
 	}
-	if !p.Owns(p.PID()) || !slices.Contains(p.Tree(), p.PID()) {
+	if !p.Owns(p.pid) || !slices.Contains(p.Tree(), p.pid) {
 		t.Error("the command does not count as its own")
 	}
-	_ = unix.Kill(p.PID(), unix.SIGKILL)
+	_ = unix.Kill(p.pid, unix.SIGKILL)
 	exit, err := p.Wait()
 	if err != nil || exit.Signal != unix.SIGKILL || len(exit.Survivors) > 0 {
 		t.Errorf("exit %+v, %v", exit, err)
@@ -316,10 +316,10 @@ func TestStolenStatus(t *testing.T) {
 	}
 	thief := make(chan error)
 	go func() {
-		_, err := unix.Wait4(p.PID(), nil, 0, nil)
+		_, err := unix.Wait4(p.pid, nil, 0, nil)
 		thief <- err
 	}()
-	_ = unix.Kill(p.PID(), unix.SIGKILL)
+	_ = unix.Kill(p.pid, unix.SIGKILL)
 	exit, err := p.Wait()
 	if stolen := <-thief == nil; stolen {
 		if err == nil || exit.Code != 125 || exit.Signal != 0 {

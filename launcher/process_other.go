@@ -59,14 +59,11 @@ func stream(f *os.File) io.ReadWriter {
 	return f
 }
 
-// PID returns the command's process id.
-func (p *Process) PID() int { return p.cmd.Process.Pid }
-
 // Tree returns the command's pid alone.
-func (p *Process) Tree() []int { return []int{p.PID()} }
+func (p *Process) Tree() []int { return []int{p.cmd.Process.Pid} }
 
 // Owns tells whether a process is the command.
-func (p *Process) Owns(pid int) bool { return pid == p.PID() }
+func (p *Process) Owns(pid int) bool { return pid == p.cmd.Process.Pid }
 
 // Ranks returns nothing: ranks are not known here.
 func (p *Process) Ranks() []RankExit { return nil }

@@ -350,7 +350,7 @@ func forest(b *testing.B) (*Process, int) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() {
-		_ = unix.Kill(-p.PID(), unix.SIGKILL)
+		_ = unix.Kill(-p.pid, unix.SIGKILL)
 		_, _ = p.Wait()
 	})
 	s := &supervised{TB: b}

@@ -24,12 +24,3 @@ func Parse(data []byte, shown string) (doc *Node, problems []error, err error) {
 	}
 	return YAML(data, shown)
 }
-
-// Load reads a file and parses it.
-func Load(path, shown string) (doc *Node, problems []error, err error) {
-	data, err := Read(path, shown)
-	if err != nil {
-		return nil, nil, err
-	}
-	return Parse(data, shown)
-}
