@@ -16,6 +16,7 @@ type Key struct {
 	Flag   string   // without dashes in front: "micro-batch"
 	Usage  string   // one line of help
 	Values []string // the words that are allowed; nil: a number or free text, which Usage describes
+	also   []string // words that others have for the same, allowed too
 	set    func(r *reader, text, origin string) error
 }
 
@@ -61,7 +62,11 @@ func trainingKeys() []Key {
 		numberKey("seq_len", "tokens in a row", func(r *reader) *Setting[int] { return &r.job.SeqLen }),
 		boolKey("compile", "torch.compile compiles the model", func(r *reader) *Setting[bool] { return &r.job.Compile }),
 		boolKey("packing", "rows are filled to the sequence length", func(r *reader) *Setting[bool] { return &r.job.Packing }),
-		wordKey("optimizer", "optimizer and its implementation", optim.Words(optim.Ours), func(r *reader) *Setting[string] { return &r.job.Optimizer }),
+		{Name: "optimizer", Usage: "optimizer and its implementation (transformers' names are understood too)", Values: optim.Words(optim.Ours),
+			also: optim.Words(optim.Trainer), set: func(r *reader, text, origin string) error {
+				r.offerOptimizer(text, origin, optim.Ours, optim.Trainer)
+				return nil
+			}},
 		{Name: "checkpointing", Usage: "activation checkpointing; selective:N is every N-th block",
 			Values: []string{"none", "full", "selective", "selective:N", "offload"}, set: setCheckpointing},
 		boolKey("checkpointing_reentrant", "checkpointed layers run on detached inputs (use_reentrant=True)", func(r *reader) *Setting[bool] { return &r.job.Reentrant }),
@@ -269,5 +274,5 @@ func (k Key) allows(text string) bool {
 	if k.Name == "checkpointing" && strings.HasPrefix(text, "selective:") {
 		return true
 	}
-	return slices.Contains(k.Values, text)
+	return slices.Contains(k.Values, text) || slices.Contains(k.also, text)
 }

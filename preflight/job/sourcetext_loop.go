@@ -40,7 +40,14 @@ func (t *sourceText) recogniseLoop(f family) (family, bool) {
 
 // optimizerCalls are the calls that make an optimizer whose class is known.
 func (t *sourceText) optimizerCalls() []foundCall {
-	return t.calls(slices.Sorted(slices.Values(optim.Words(optim.Class)))...)
+	var names []string
+	for _, class := range optim.Words(optim.Class) {
+		names = append(names, class[strings.LastIndex(class, ".")+1:])
+	}
+	return slices.DeleteFunc(t.calls(names...), func(c foundCall) bool {
+		_, known := optim.Find(c.file.Qualified(c.Callee), optim.Class)
+		return !known
+	})
 }
 
 // readLoop reads a script with a loop of its own, below its command line.

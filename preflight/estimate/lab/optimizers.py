@@ -28,6 +28,11 @@ TENSORS = [
     ("linear", (33, 200)),  # no multiple of 256
     ("head", (1600, 192)),
 ]
+# A Llama of two layers with the same sizes, whose states TestStatesOfEveryOptimizer expects of the whole estimate.
+LLAMA_LAYER = [("linear", (192, 192)), ("linear", (64, 192)), ("linear", (64, 192)), ("linear", (192, 192)), ("linear", (512, 192)),
+               ("linear", (512, 192)), ("linear", (192, 512)), ("norm", (192,)), ("norm", (192,))]
+LLAMA = [("embedding", (1536, 192)), *LLAMA_LAYER, *LLAMA_LAYER, ("norm", (192,)), ("head", (1536, 192))]
+LLAMA_RANK = 128  # Trainer's, where --optim_args names none
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -93,6 +98,18 @@ def torchao(name):
     return make
 
 
+def package(module, name, **kwargs):
+    """An optimizer of a package of its own. Schedule-free ones want to be told that they train."""
+
+    def make(m):
+        out = getattr(__import__(module), name)(m.parameters(), lr=1e-3, **kwargs)
+        if module == "schedulefree":
+            out.train()
+        return [out]
+
+    return make
+
+
 def adafactor(m):
     import transformers
 
@@ -102,6 +119,7 @@ def adafactor(m):
 # Those that treat hidden matrices in a way of their own are also seen with no other gradients.
 MATRICES = ("muon", "galore_adamw", "galore_adafactor", "apollo_adamw")
 COMPILED = ("adamw_torch_8bit", "adamw_4bit")
+STEPS = {"radam": 8, "schedule_free_radam": 8}  # which adapt from the sixth step on
 GALORE = {"rank": 48, "update_proj_gap": 200, "scale": 0.25, "proj_type": "std"}
 APOLLO = {"rank": 48, "update_proj_gap": 200, "scale": 1.0, "proj": "random", "proj_type": "std", "scale_type": "channel"}
 
@@ -115,15 +133,27 @@ OPTIMIZERS = {
     "sgd_momentum": torch_optim("SGD", momentum=0.9, foreach=True),
     "adagrad": torch_optim("Adagrad", foreach=True),
     "rmsprop": torch_optim("RMSprop", foreach=True),
+    "nadam": torch_optim("NAdam", foreach=True),
+    "radam": torch_optim("RAdam", foreach=True),
+    "adamax": torch_optim("Adamax", foreach=True),
+    "adadelta": torch_optim("Adadelta", foreach=True),
+    "asgd": torch_optim("ASGD", foreach=True),
     "adafactor": adafactor,
     "adafactor_torch": torch_optim("Adafactor"),
     "muon": muon,
     "adamw_8bit": bnb("AdamW", 8),
     "hf adamw_8bit": bnb("AdamW", 8, huggingface=True),
-    "paged_adamw": bnb("AdamW", 32),
+    "adamw_bnb": bnb("AdamW", 32),
     "lion": bnb("Lion", 32),
+    "lion_pytorch": package("lion_pytorch", "Lion"),
+    "stable_adamw": package("optimi", "StableAdamW", foreach=True, triton=False),
+    "adamw_optimi": package("optimi", "AdamW", foreach=False, triton=False),
+    "schedule_free_adamw": package("schedulefree", "AdamWScheduleFree"),
+    "schedule_free_radam": package("schedulefree", "RAdamScheduleFree"),
+    "schedule_free_sgd": package("schedulefree", "SGDScheduleFree"),
     "lion_8bit": bnb("Lion", 8),
     "hf lion_8bit": bnb("Lion", 8, huggingface=True),
+    "rmsprop_bnb": bnb("RMSprop", 32),
     "rmsprop_8bit": bnb("RMSprop", 8),
     "ademamix": bnb("AdEMAMix", 32),
     "ademamix_8bit": bnb("AdEMAMix", 8),
@@ -173,14 +203,14 @@ def give_gradients(model, roles):
         p.grad = torch.randn_like(p)
 
 
-def measure(make, dtype, roles=()):
+def measure(make, dtype, roles=(), steps=2):
     torch.manual_seed(0)
     with Tracker() as tracker:
         model = Holder(dtype)
         optimizers = make(model)
         give_gradients(model, roles)
         first = steady = 0
-        for number in range(2):
+        for number in range(steps):
             gc.collect()
             before = tracker.live
             tracker.reset()
@@ -216,7 +246,7 @@ def versions():
     import importlib.metadata as metadata
 
     found = {}
-    for name in ("torch", "transformers", "bitsandbytes", "galore-torch", "apollo-torch", "lomo-optim", "torchao"):
+    for name in ("torch", "transformers", "bitsandbytes", "galore-torch", "apollo-torch", "lomo-optim", "torchao", "lion-pytorch", "torch-optimi", "schedulefree"):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -224,12 +254,27 @@ def versions():
     return found
 
 
+def llama_states():
+    """Only the bytes of state, by optimizer and dtype, of the tensors of LLAMA. What Trainer alone does is left out."""
+    global TENSORS
+    TENSORS, GALORE["rank"], APOLLO["rank"] = LLAMA, LLAMA_RANK, LLAMA_RANK
+    makers = {n: lambda d, m=m: measure(m, d) for n, m in OPTIMIZERS.items() if not n.startswith("hf ")}
+    makers |= {"lomo": lambda d: fused_into_backward("Lomo", d), "adalomo": lambda d: fused_into_backward("AdaLomo", d)}
+    states = {}
+    for name, make in makers.items():
+        try:
+            states[name] = {dtype: make(torch_dtype)["state_bytes"] for dtype, torch_dtype in DTYPES.items()}
+        except ImportError as e:
+            print(f"{name}: {e}", file=sys.stderr)
+    return states
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", required=True, help="file to write")
     args = parser.parse_args()
     rows = []
-    makers = {n: lambda d, m=m: measure(m, d) for n, m in OPTIMIZERS.items()}
+    makers = {n: lambda d, n=n, m=m: measure(m, d, steps=STEPS.get(n, 2)) for n, m in OPTIMIZERS.items()}
     makers |= {f"linear {n}": lambda d, n=n: measure(OPTIMIZERS[n], d, ("linear",)) for n in MATRICES}
     makers |= {"lomo": lambda d: fused_into_backward("Lomo", d), "adalomo": lambda d: fused_into_backward("AdaLomo", d)}
     for name, make in makers.items():
@@ -245,8 +290,11 @@ def main():
             rows.append({"optimizer": plain, "huggingface": mark == "hf", "only_linear": mark == "linear", "param_dtype": dtype} | row)
     tensors = [{"role": role, "shape": shape} for role, shape in TENSORS]
     lines = ",\n".join(json.dumps(r) for r in rows)
+    rank = GALORE["rank"]
+    llama = ",\n".join(f"{json.dumps(n)}: {json.dumps(s)}" for n, s in llama_states().items())
     with open(args.out, "w", encoding="utf-8") as f:
-        f.write(f'{{"versions": {json.dumps(versions())},\n"rank": {GALORE["rank"]},\n"tensors": {json.dumps(tensors)},\n"rows": [\n{lines}]}}\n')
+        f.write(f'{{"versions": {json.dumps(versions())},\n"rank": {rank},\n"tensors": {json.dumps(tensors)},\n"rows": [\n{lines}],\n')
+        f.write(f'"llama": {{\n{llama}}}}}\n')
 
 
 if __name__ == "__main__":
