@@ -22,7 +22,7 @@ func Redact(d Document, hosts, users []string) (Cleaned, error) {
 	if err != nil {
 		return Cleaned{}, err
 	}
-	return Clean(d, NewRedactor(hosts, users, jsonTexts(text)...).Text), nil
+	return Clean(d, newRedactor(hosts, users, jsonTexts(text)...).Text), nil
 }
 
 var jsonString = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`"(?:[^"\\]|\\.)*"`) })

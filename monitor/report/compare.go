@@ -35,7 +35,7 @@ func Compare(e *estimate.Estimate, rec *monitor.Recording) []Comparison {
 		}
 	}
 	out := []Comparison{}
-	for _, r := range LastAttempt(rec.Ranks) {
+	for _, r := range lastAttempt(rec.Ranks) {
 		out = append(out, compareRank(r, order, predicted, partial)...)
 	}
 	return out
@@ -71,8 +71,8 @@ func compareRank(r monitor.Rank, order []string, predicted map[string]int64, par
 	return out
 }
 
-// LastAttempt gives the ranks of the last attempt: torchrun restarts all of them after a failure.
-func LastAttempt(ranks []monitor.Rank) []monitor.Rank {
+// lastAttempt gives the ranks of the last attempt: torchrun restarts all of them after a failure.
+func lastAttempt(ranks []monitor.Rank) []monitor.Rank {
 	last := 0
 	for _, r := range ranks {
 		last = max(last, r.Attempt)

@@ -56,8 +56,8 @@ var whereNames = sync.OnceValue(func() map[string][]*regexp.Regexp {
 	}
 })
 
-// NewRedactor learns the hosts and users that the texts name, beside the given ones, so that they are taken out wherever they stand.
-func NewRedactor(hosts, users []string, texts ...string) *Redactor {
+// newRedactor learns the hosts and users that the texts name, beside the given ones, so that they are taken out wherever they stand.
+func newRedactor(hosts, users []string, texts ...string) *Redactor {
 	r := &Redactor{words: map[string]string{}}
 	learn := func(name, word string) {
 		name = strings.TrimRight(name, ".-_")

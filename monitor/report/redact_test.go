@@ -48,7 +48,7 @@ func TestRedactText(t *testing.T) {
 		{`github_pat_11ABCDEFG0abcdefghijkl ASIAIOSFODNN7EXAMPLE AIzaSyA1234567890abcdefghijklmnopqrstuv`, `[redacted] [redacted] [redacted]`},
 		{full79, full79},
 	} {
-		if got := NewRedactor(nil, nil, c.text).Text(c.text); got != c.want {
+		if got := newRedactor(nil, nil, c.text).Text(c.text); got != c.want {
 			t.Errorf("%q\ngot  %q\nwant %q", c.text, got, c.want)
 		}
 	}
@@ -59,7 +59,7 @@ const full79 = "CUDA out of memory. Tried to allocate 132.00 MiB. GPU 0 has a to
 // TestRedactKnowsNames: a host or user that one line gives away is taken out of all others.
 func TestRedactKnowsNames(t *testing.T) {
 	text := "  host      : gpunode17.cluster.acme\nsrun: error: dgx-03: task 3: Killed\n[dgx-03:1234] mpi\n/home/alice/x.py\nalice started rank 3 on gpunode17; USER=alice root@localhost torch user\n"
-	got := NewRedactor([]string{"Login9"}, nil, text).Text(text + "Login9 and dgx-03\n")
+	got := newRedactor([]string{"Login9"}, nil, text).Text(text + "Login9 and dgx-03\n")
 	for _, gone := range []string{"gpunode17", "dgx-03", "alice", "Login9", "acme"} {
 		if strings.Contains(got, gone) {
 			t.Errorf("%q is still there:\n%s", gone, got)
@@ -105,7 +105,7 @@ func TestRedactEveryFormat(t *testing.T) {
 }
 
 func TestRedactedIsStable(t *testing.T) {
-	if got := NewRedactor(nil, nil).Text(monitor.Redacted + " [path]/x.py"); got != monitor.Redacted+" [path]/x.py" {
+	if got := newRedactor(nil, nil).Text(monitor.Redacted + " [path]/x.py"); got != monitor.Redacted+" [path]/x.py" {
 		t.Errorf("%q", got)
 	}
 }
@@ -116,7 +116,7 @@ func FuzzRedact(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		once := NewRedactor(nil, nil, s).Text(s)
+		once := newRedactor(nil, nil, s).Text(s)
 		if len(once) > 20*len(s)+20 {
 			t.Errorf("grew from %d to %d", len(s), len(once))
 		}

@@ -82,7 +82,7 @@ func deaths(rec *monitor.Recording) map[int]time.Time {
 func shownRank(rec *monitor.Recording, d *oom.Diagnosis) *monitor.Rank {
 	var best *monitor.Rank
 	var highest int64 = -1
-	ranks := LastAttempt(rec.Ranks)
+	ranks := lastAttempt(rec.Ranks)
 	for i := range ranks {
 		r := &ranks[i]
 		if len(r.Course) < 2 {

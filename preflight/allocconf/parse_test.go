@@ -48,7 +48,7 @@ func TestParse(t *testing.T) {
 		{"segment size", "large_segment_size_mb:64,max_split_size_mb:32", "2.12.0",
 			Settings{"large_segment_size_mb": "64", "max_split_size_mb": "32"}, Fail, "must be >= 64"},
 	} {
-		got, problems := Parse(c.text, ParseVersion(c.version))
+		got, problems := Parse(c.text, parseVersion(c.version))
 		if !maps.Equal(got, c.want) {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
@@ -72,7 +72,7 @@ func checkFirst(t *testing.T, name string, problems []Problem, severity Severity
 }
 
 func TestSuggestsTheNearestKey(t *testing.T) {
-	_, problems := Parse("expandeable_segments:True", ParseVersion("2.6.0"))
+	_, problems := Parse("expandeable_segments:True", parseVersion("2.6.0"))
 	if len(problems) != 1 || problems[0].Remedy != "write expandable_segments" {
 		t.Errorf("got %v", problems)
 	}
@@ -122,7 +122,7 @@ func TestResolve(t *testing.T) {
 
 func TestParseVersion(t *testing.T) {
 	for text, want := range map[string]string{"2.6.0+cu124": "2.6.0", "2.12.0.dev20260101": "2.12.0", "1.13": "1.13.0", "2.9.0a0+git12": "2.9.0", "": "unknown", "main": "unknown", "2": "unknown"} {
-		if got := ParseVersion(text).String(); got != want {
+		if got := parseVersion(text).String(); got != want {
 			t.Errorf("%q: got %s, want %s", text, got, want)
 		}
 	}
@@ -135,7 +135,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(s, "")
 	}
 	f.Fuzz(func(t *testing.T, text, version string) {
-		settings, problems := Parse(text, ParseVersion(version))
+		settings, problems := Parse(text, parseVersion(version))
 		for _, p := range problems {
 			if p.Severity == Fail {
 				return
@@ -145,7 +145,7 @@ func FuzzParse(f *testing.F) {
 		for k, v := range settings {
 			parts = append(parts, k+":"+v)
 		}
-		again, _ := Parse(strings.Join(parts, ","), ParseVersion(version))
+		again, _ := Parse(strings.Join(parts, ","), parseVersion(version))
 		if !maps.Equal(settings, again) {
 			t.Errorf("%q: %v, then %v", text, settings, again)
 		}

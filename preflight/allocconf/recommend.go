@@ -46,7 +46,7 @@ func variable(env lookup, v Version) string {
 // Set says what to change so that torch obeys value; nil: it does already. The error says what is wrong with the value, or that the
 // user has set another one, which is not overruled.
 func Set(env func(string) (string, bool), version, value string) (*Change, error) {
-	v := ParseVersion(version)
+	v := parseVersion(version)
 	if strings.TrimSpace(value) == "" {
 		return nil, errors.New("an empty setting: give key:value, or leave the option out")
 	}
@@ -70,7 +70,7 @@ func Set(env func(string) (string, bool), version, value string) (*Change, error
 // Recommend says what to change for the least fragmentation: expandable_segments where they are known to work, beside what the user has
 // set. A nil change comes with the reason why nothing is changed.
 func Recommend(env func(string) (string, bool), version string, at Place) (change *Change, reason string) {
-	v := ParseVersion(version)
+	v := parseVersion(version)
 	now, problems := Resolve(env, version, at.WSL)
 	for _, r := range reservations() {
 		if r.holds(subject{env, v, version, at, now, problems}) {

@@ -25,7 +25,7 @@ type Effective struct {
 // Resolve finds the variable that counts for this torch version ("" unknown), reads it, and judges whether it makes sense. wsl tells
 // whether the program runs under the Windows Subsystem for Linux.
 func Resolve(env func(string) (string, bool), version string, wsl bool) (Effective, []Problem) {
-	v := ParseVersion(version)
+	v := parseVersion(version)
 	e := Effective{MemoryFraction: 1, Settings: Settings{}}
 	problems := cachingOff(env)
 	variable, shadowed := choose(env, v)

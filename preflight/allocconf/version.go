@@ -12,8 +12,8 @@ type Version struct {
 	Known               bool
 }
 
-// ParseVersion reads torch.__version__ ("2.6.0+cu124", "2.12.0.dev20260101"); anything else is the unknown version.
-func ParseVersion(text string) Version {
+// parseVersion reads torch.__version__ ("2.6.0+cu124", "2.12.0.dev20260101"); anything else is the unknown version.
+func parseVersion(text string) Version {
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "+")
 	parts := strings.SplitN(text, ".", 4)
 	if len(parts) < 2 {
