@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"oomguard/preflight/job"
+	"oomguard/preflight/optim"
 )
 
 // The changes of the options: what a job can still do, from mild to strong, as functions of the case. Each edits a copy.
@@ -161,9 +162,10 @@ func stepsUp() map[string][]string {
 	}
 }
 
-// plainAdams are the optimizers that 8-bit ones replace.
-func plainAdams() []string {
-	return []string{"adamw", "adam", "adamw_fused", "adamw_foreach", "adamw_loop", "paged_adamw"}
+// plainAdam tells whether 8-bit AdamW replaces that optimizer.
+func plainAdam(name string) bool {
+	o, known := optim.Find(name, optim.Ours)
+	return known && o.Has(optim.EightBit) && o.In(optim.EightBit).Name == "adamw_8bit"
 }
 
 func eightBits() []string { return []string{"adamw_8bit", "paged_adamw_8bit"} }
@@ -179,7 +181,7 @@ func onHostInStep(j *job.Job) bool {
 func eightBit(name string) func(Case) []edit {
 	return func(c Case) []edit {
 		j := c.settings()
-		if !slices.Contains(plainAdams(), j.Optimizer.Or("adamw")) || onHostInStep(j) {
+		if !plainAdam(j.Optimizer.Or("adamw")) || onHostInStep(j) {
 			return nil
 		}
 		return one("8-bit AdamW", func(j *job.Job) { j.Optimizer = set(name) })
