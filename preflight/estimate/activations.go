@@ -61,7 +61,7 @@ func (r *rank) blockOf(dense bool) *block {
 		b.stream = 4 // autocast's LayerNorm puts out fp32, whatever the weights are
 	}
 	b.fusedQKV = len(b.present(fusedModules...)) > 0
-	if r.framework("litgpt") { // one fused projection for every model; with grouped heads, v is copied out of it
+	if r.traits.FusedQKV { // with grouped heads, v is copied out of it
 		b.quirk, b.fusedQKV = quirk{}, b.kvHeads == b.heads
 	}
 	if r.megatron() {
@@ -99,10 +99,6 @@ func (r *rank) blockOf(dense bool) *block {
 
 // encoderStack says that this is the stack in front of the layers.
 func (r *rank) encoderStack() bool { return r.whole != nil && r.arch != r.whole.arch }
-
-// ownModels says that the program has models of its own instead of those of transformers: they repeat keys and values for grouped
-// attention and call torch's own activation functions.
-func (s *scenario) ownModels() bool { return s.framework("litgpt", "torchtune", "torchtitan", "timm") }
 
 // moduleKey tells the modules of a layer apart: GPT-2 calls two of them c_proj, BERT three of them dense; experts have MLPs of their own.
 func moduleKey(w weight) string {
@@ -179,7 +175,7 @@ func (b *block) layer() *graph {
 	}
 	b.hold(b.returned...)
 	b.output = x
-	if b.framework("litgpt") && b.lora != nil {
+	if b.traits.FusedAdapter && b.lora != nil {
 		b.ops[0].extra += b.tokens * b.litgptUnexplained()
 	}
 	if b.trainable {

@@ -112,7 +112,7 @@ func (b *block) core(q, k, v *tensor) *tensor {
 	grouped := b.kvHeads < b.heads
 	masked := (b.padded() || b.quirk.alwaysMasked) && b.kind == "sdpa"
 	eager := b.eager()
-	if grouped && (b.ownModels() || b.quirk.expandsHeads && b.kvHeads > 1 || masked && b.kvHeads > 1 || eager && (b.kvHeads > 1 || b.batch > 1)) {
+	if grouped && (b.traits.OwnModels || b.quirk.expandsHeads && b.kvHeads > 1 || masked && b.kvHeads > 1 || eager && (b.kvHeads > 1 || b.batch > 1)) {
 		k, v = b.repeated(k), b.repeated(v) // a single head in a batch of one expands as a view
 	}
 	if eager {

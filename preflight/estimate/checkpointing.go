@@ -134,7 +134,7 @@ func (r *rank) tape() (t tape, ok bool) {
 		top := b.pastFrozen()
 		end := top.ending()
 		t.final, t.hidden = saved(end.steps()), end.unkept(top.hidden)
-		if b.compiled && t.checkpointed > 0 && !r.framework("torchtitan", "torchtune") { // one graph: the last norm's input is recomputed with the layer
+		if b.compiled && t.checkpointed > 0 && !r.traits.CompilesLayers { // one graph: the last norm's input is recomputed with the layer
 			t.final -= min(end.input.bytes(), t.final)
 		}
 		if b.frozenEmbeddings() && t.checkpointed == 0 && b.embeddingNorm() > 0 && !t.keepsInput { // the model still names what went into the first layer
@@ -194,7 +194,7 @@ func (r *rank) selective(t *tape, every int64) {
 	switch {
 	case every > 0:
 		t.checkpointed, t.every = ceilDiv(t.layers, every), every
-	case r.megatron() || r.framework("nanotron"):
+	case r.megatron() || r.traits.RecomputesAttention:
 		b.kind = "flash"
 		t.steps = b.layer().steps()
 	default:

@@ -36,10 +36,10 @@ func (b *block) compiledProbabilities(scores, v *tensor) *tensor {
 	return b.copied(out)
 }
 
-// compilesLoss says that the loss is compiled too. torchtitan left it out before its first release (train.py of 2024 notes that
-// compiling the loss caused CUDA errors).
+// compilesLoss says that the loss is compiled too.
 func (s *scenario) compilesLoss() bool {
-	return s.compiled() && (!s.framework("torchtitan") || !s.older("torchtitan", 0, 1))
+	since := s.traits.LossCompiledSince
+	return s.compiled() && (since.Package == "" || !s.older(since.Package, since.Version...))
 }
 
 // compiledLoss is the memory of a loss over that many logits. They are widened to fp32 inside the kernels that reduce them, and backward
@@ -48,11 +48,11 @@ func (r *rank) compiledLoss(entries int64) lossMemory {
 	logits := r.precision.compute * entries
 	l := lossMemory{forward: logits, backward: 2 * logits, gradient: logits}
 	switch {
-	case r.framework("torchtune"): // its decoder puts out fp32, before any loss (torchtune/modules/transformer.py)
+	case r.traits.FP32Logits:
 		l = lossMemory{forward: logits + 4*entries, backward: 8 * entries, gradient: logits}
-	case r.huggingFace() && r.precision.autocast: // accelerate turns what the model puts out to fp32 (utils/operations.py: convert_to_fp32)
+	case r.traits.FP32Outputs && r.precision.autocast:
 		l.forward += 4 * entries
-	case r.framework("custom"):
+	case r.traits.KeepsLogits:
 		l.gradient, l.held = 2*logits, logits
 	}
 	return l

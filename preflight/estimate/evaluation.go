@@ -47,15 +47,14 @@ func (m *builder) evaluating() *rank {
 
 // evaluationBatch is how many rows an evaluation works on at a time.
 func (s *scenario) evaluationBatch() int64 {
-	const trainerDefault = 8 // per_device_eval_batch_size (transformers/training_args.py)
 	rows := max(s.batch/s.rowsPerSample(), 1)
 	switch given := s.scriptWord("--per_device_eval_batch_size"); {
 	case s.job.EvalBatch.Or(0) > 0 && int64(s.job.EvalBatch.Value) <= maxTokens/s.seq:
 		rows = int64(s.job.EvalBatch.Value)
 	case parsePositive(given) > 0 && parsePositive(given) <= maxTokens/s.seq:
 		rows = parsePositive(given)
-	case s.huggingFace() && s.evaluates():
-		rows = min(trainerDefault, max(maxTokens/s.seq, 1))
+	case s.traits.EvalBatch > 0 && s.evaluates():
+		rows = min(int64(s.traits.EvalBatch), max(maxTokens/s.seq, 1))
 		s.notes.assume(fmt.Sprintf("an evaluation batch of %d", rows), "default of per_device_eval_batch_size", false)
 	default:
 		s.notes.assume(fmt.Sprintf("an evaluation batch of %d, as in training", rows), "nothing sets the evaluation's batch", false)
@@ -63,7 +62,7 @@ func (s *scenario) evaluationBatch() int64 {
 	switch {
 	case s.scriptWord("--predict_with_generate") == "true" || slices.Contains(s.job.ScriptArgs, "--predict_with_generate"):
 		s.notes.assume("evaluation without the cache of generated tokens", "--predict_with_generate fills one whose length is not known", true)
-	case s.evaluates() && s.huggingFace():
+	case s.evaluates() && s.traits.EvalBatch > 0:
 		s.notes.assume("evaluation keeps no logits of earlier batches", "so it is without compute_metrics, which the script may set", true)
 	case s.evaluates():
 		s.notes.assume("evaluation keeps no logits of earlier batches", "what the script does with them is not read", true)
@@ -116,7 +115,7 @@ func (m *builder) evaluationCasts() int64 {
 // evaluationCache is the keys and values of all layers, which models put out with use_cache: Trainer switches that off since transformers 5
 // (TrainingArguments.use_cache), and with checkpointing before.
 func (r *rank) evaluationCache() int64 {
-	if !r.evaluates() || !r.huggingFace() || !r.arch.Causal || !r.older("transformers", 5) || r.job.Checkpointing.Or("none") != "none" {
+	if !r.evaluates() || !r.traits.EvalCache || !r.arch.Causal || !r.older("transformers", 5) || r.job.Checkpointing.Or("none") != "none" {
 		return 0
 	}
 	b := r.block()

@@ -41,7 +41,7 @@ func (r *rank) fsdpLayout(l *layout, n int64) int64 {
 		l.layers, l.forward = all+l.layers-root.gathered-unit.gathered, all+l.forward-root.gathered
 		l.forwardEnd, l.backwardStart, f.top = all, all, all
 	}
-	if r.accum > 1 && r.huggingFace() {
+	if r.accum > 1 && r.traits.NoSync {
 		// Trainer accumulates under no_sync, which keeps whole gradients (accelerate's gradient synchronization guide): FSDP 2's in the
 		// dtype in which they are reduced (_set_unsharded_grad_dtypes).
 		l.gradsResident, l.accumulated = true, max(wide, f.reduce)*n
@@ -103,7 +103,7 @@ func (l *layout) firstGeneration(f *fsdp, cast int64) {
 // reduceWidth is the dtype in which gradients are reduced: torchtitan's mp_policy asks for fp32; accelerate's mixed precision policy
 // has the compute dtype throughout; without a policy it is the weights' own.
 func (r *rank) reduceWidth() int64 {
-	if r.precision.param == r.precision.compute || r.huggingFace() {
+	if r.precision.param == r.precision.compute || r.traits.ReducesInCompute {
 		return r.precision.compute
 	}
 	return 4

@@ -68,7 +68,7 @@ var alternatives = [][]alternative{
 // generatesWithoutPadding: verl takes the padding out of its rows (use_remove_padding), and answers end before the longest that is allowed.
 // How long they are is known to nobody before the run: the expected figure takes every row at full length, the lower end a quarter.
 func generatesWithoutPadding(s *scenario) bool {
-	return s.task().generates && s.framework("verl")
+	return s.task().generates && s.traits.RemovesPadding
 }
 
 // colocatedShare is TRL's vllm_gpu_memory_utilization for vLLM in the training processes (trl/trainer/grpo_config.py).

@@ -144,7 +144,7 @@ func (b *block) withAdapter(x, y *tensor, a adapter) *tensor {
 	if branch == nil {
 		branch = b.dropout(input, b.lora.Dropout)
 	}
-	if b.framework("litgpt") { // one LoRA module for the fused q, k and v, with one dropout
+	if b.traits.FusedAdapter {
 		b.branches[x] = branch
 	}
 	for _, part := range []struct{ out, weights int64 }{{b.tokens * a.rank, a.in * a.rank}, {b.tokens * a.out, a.rank * a.out}} {
@@ -259,7 +259,7 @@ func (b *block) activation(x *tensor) *tensor {
 		return b.add(op{name: "activation", in: []*tensor{x}, saves: saves, extra: extra, temp: temp}, x.n, width)
 	}
 	kind := b.arch.Activation
-	if b.ownModels() {
+	if b.traits.OwnModels {
 		kind = ""
 	}
 	switch kind {

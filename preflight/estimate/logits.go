@@ -70,10 +70,10 @@ func (r *rank) lossMemory() lossMemory {
 	if kind == "none" && r.megatron() {
 		kind = "vocab-parallel"
 	}
-	if kind == "none" && r.framework("verl") && r.precision.compute == 2 {
+	if kind == "none" && r.traits.FlashLoss && r.precision.compute == 2 {
 		kind = "flash-ce"
 	}
-	if kind == "chunked" && r.framework("litgpt") {
+	if kind == "chunked" && r.traits.KeepsChunks {
 		kind = "kept-chunks"
 	}
 	rule, ok := lossRules[kind]
@@ -109,7 +109,7 @@ func (r *rank) lossMemory() lossMemory {
 	if r.arch.FinalSoftcap { // tanh keeps its output, in the logits' own dtype
 		capped = logits
 	}
-	if r.framework("custom") {
+	if r.traits.KeepsLogits {
 		// A loop of one's own holds the model's output in a variable until the next step; Trainer drops it before backward.
 		held = logits
 		r.notes.assume("the loop keeps the logits through backward", "usual in hand-written training loops", false)
@@ -135,7 +135,7 @@ func (r *rank) eagerLoss() lossRule {
 	case (!r.arch.Causal && !quirkOf(r.arch).wideLoss || r.arch.CrossAttention) && (!r.precision.autocast || !r.cpu()):
 		// masked and sequence-to-sequence models hand their logits to cross entropy as they are
 		return r.plainLoss()
-	case !r.huggingFace() || !r.older("transformers", 4, 50):
+	case !r.traits.TransformersLoss || !r.older("transformers", 4, 50):
 		return modern
 	case r.older("transformers", 4, 48) && !r.precision.autocast && !r.adapters() && slices.Contains(sixteenBitLoss, r.arch.Type):
 		// logits, their copy and log_softmax; in backward the copy's gradient is padded back: 8 fits three full runs of gpt_bigcode
@@ -155,7 +155,7 @@ func (r *rank) plainLoss() lossRule {
 	switch {
 	case !r.precision.autocast:
 		return lossRule{forward: 2 * c, backward: 3 * c}
-	case r.huggingFace():
+	case r.traits.FP32Outputs:
 		return lossRule{forward: 2*c + 4, backward: c + 8, handed: 2*c + 8}
 	}
 	return lossRule{forward: 2*c + 4, backward: c + 8}

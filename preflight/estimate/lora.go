@@ -144,9 +144,9 @@ func (s *scenario) keepsFrozenInputs() bool {
 	return s.quant != nil && s.quant.Method == "bnb" && s.quant.Bits == 4 && s.older("bitsandbytes", 0, 43)
 }
 
-// quantises says that this weight is stored quantised: every Linear, and in litgpt the output projection too.
+// quantises says that this weight is stored quantised: every Linear, and by some programs the output projection too.
 func (s *scenario) quantises(w weight) bool {
-	return s.quant != nil && (w.Role == model.Linear || w.Role == model.Head && s.framework("litgpt"))
+	return s.quant != nil && (w.Role == model.Linear || w.Role == model.Head && s.traits.QuantisesHead)
 }
 
 // dequantisedBytes is the 16-bit copy that one quantised matrix product holds at a time (bitsandbytes MatMul4Bit).
@@ -161,7 +161,7 @@ func (r *rank) dequantisedBytes() int64 {
 		}
 	}
 	copies := int64(1)
-	if r.framework("litgpt") && !r.older("bitsandbytes", 0, 42) {
+	if r.traits.QuantisesHead && !r.older("bitsandbytes", 0, 42) {
 		copies = 2 // dequantised, then converted: what large output projections show in the same nine rows
 	}
 	return copies * most * r.precision.compute

@@ -20,7 +20,7 @@ func optimized(ws []weight) []optim.Tensor {
 }
 
 func (r *rank) optimizerSetting() optim.Setting {
-	return optim.Setting{Width: r.precision.state, Rank: r.projectionRank(), Trainer: r.huggingFace()}
+	return optim.Setting{Width: r.precision.state, Rank: r.projectionRank(), Trainer: r.traits.WideEmbeddings}
 }
 
 // optimizerBytes is the optimizer state of weights.
@@ -64,7 +64,7 @@ func (r *rank) projectionRank() int64 {
 		}
 	}
 	why := "the rank is not read; this is the usual one"
-	if r.huggingFace() {
+	if r.traits.OptimArguments {
 		why = "no rank in --optim_args; Trainer's default"
 	}
 	r.notes.assume(fmt.Sprintf("gradients projected to rank %d", fallback), why, true)

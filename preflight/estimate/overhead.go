@@ -182,7 +182,7 @@ func (s *scenario) fragmentation(c Components, whole int64) (expected, high int6
 		return 0, 0
 	}
 	moving, logits := float64(max(allocated-c.ModelStates(), 0)), float64(whole)
-	if s.framework("torchtitan") { // its launcher asks for expandable segments
+	if s.traits.ExpandableSegments {
 		logits = 0
 	}
 	roundUp := func(unusable float64) int64 {
@@ -198,5 +198,5 @@ func (s *scenario) fragmentation(c Components, whole int64) (expected, high int6
 
 // unlikeLengths says that batches may differ in length: Trainer pads each to its own longest sequence unless samples are packed.
 func (s *scenario) unlikeLengths() bool {
-	return s.huggingFace() && !s.job.Packing.Or(false)
+	return s.traits.PadsBatches && !s.job.Packing.Or(false)
 }

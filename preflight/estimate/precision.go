@@ -130,7 +130,7 @@ func (s *scenario) assumedStorage(compute int64, master bool) int64 {
 	}
 	if s.adapters() {
 		// PEFT upcasts 16-bit adapters unless autocast_adapter_dtype=False, which TRL passes (peft mapping_func.py, trl sft_trainer.py).
-		if s.framework("trl") {
+		if s.traits.NarrowAdapters {
 			s.notes.assume("adapter weights in the base model's 16-bit dtype", "TRL passes autocast_adapter_dtype=False", true)
 			return 2
 		}
@@ -150,7 +150,7 @@ func (s *scenario) assumedStorage(compute int64, master bool) int64 {
 // says so, autocast is what the Hugging Face trainers switch on with bf16=True; other programs run the base in its own dtype.
 func (s *scenario) adapterPrecision(p precision) precision {
 	wide := s.baseWidth() == 4
-	p.autocast = p.compute == 2 && s.job.Autocast.Or(s.huggingFace() || wide && s.quant == nil)
+	p.autocast = p.compute == 2 && s.job.Autocast.Or(s.traits.AutocastsAdapters || wide && s.quant == nil)
 	p.stream = p.compute
 	if p.autocast && wide {
 		p.stream = 4

@@ -60,7 +60,7 @@ func (m *builder) wholeStateDict(first bool) bool {
 		}
 	}
 	why := "how the script saves is not read; the usual way with FSDP "
-	if m.huggingFace() {
+	if m.traits.StateDictType {
 		why = "fsdp_state_dict_type is unknown; accelerate's default for FSDP "
 	}
 	if first {

@@ -13,11 +13,12 @@ import (
 
 // A scenario is the job with every setting settled: known, or assumed and noted.
 type scenario struct {
-	in    Input
-	job   *job.Job
-	arch  *model.Architecture
-	notes notes
-	left  []NotCounted // second models without a size, and the like
+	in     Input
+	job    *job.Job
+	traits job.Traits // of its framework
+	arch   *model.Architecture
+	notes  notes
+	left   []NotCounted // second models without a size, and the like
 
 	precision     precision
 	optimizer     optim.Optimizer
@@ -49,8 +50,8 @@ func newScenario(in Input) (*scenario, error) {
 	if in.Job == nil {
 		return nil, errors.New("estimate: no job given")
 	}
-	s := &scenario{in: in, job: in.Job, arch: architecture(in)}
-	if s.arch != nil && s.framework("litgpt") {
+	s := &scenario{in: in, job: in.Job, traits: in.Job.Traits(), arch: architecture(in)}
+	if s.arch != nil && s.traits.UntiesHead {
 		s.arch = untied(s.arch)
 	}
 	if s.arch != nil && s.task().classifies {
@@ -165,7 +166,7 @@ func (s *scenario) settleLayout() error {
 	if s.spreadsExperts() {
 		s.notes.assume("every rank's experts get an equal share of the tokens", "routing decides; the upper bound has twice the share", true)
 	}
-	s.sequenceParallel = s.framework("torchtitan", "nanotron") || slices.Contains(j.ScriptArgs, "--sequence-parallel")
+	s.sequenceParallel = s.traits.SequenceParallel || slices.Contains(j.ScriptArgs, "--sequence-parallel")
 	if s.tp > 1 && !s.sequenceParallel {
 		why := "whether the script has it is not read"
 		if s.megatron() {
@@ -224,25 +225,16 @@ func (s *scenario) pinned() bool { return s.in.Options.ActivationBytes >= 0 }
 
 func (s *scenario) cpu() bool { return s.in.Hardware.Kind == "cpu" }
 
-func (s *scenario) framework(names ...string) bool {
-	return slices.Contains(names, s.job.Framework.Or(""))
-}
-
-func (s *scenario) megatron() bool { return s.framework("megatron") || s.sharding == "dist-optim" }
+func (s *scenario) megatron() bool { return s.traits.MegatronCore || s.sharding == "dist-optim" }
 
 func (s *scenario) zero() bool { return strings.HasPrefix(s.sharding, "zero") }
 
-func (s *scenario) deepspeed() bool { return s.zero() || s.framework("deepspeed") }
+func (s *scenario) deepspeed() bool { return s.zero() || s.traits.DeepSpeed }
 
 func (s *scenario) fsdp() bool { return strings.HasPrefix(s.sharding, "fsdp") }
 
 // sharded says that ranks share model states.
 func (s *scenario) sharded() bool { return s.zero() || s.fsdp() || s.sharding == "dist-optim" }
-
-// huggingFace says that transformers' Trainer drives the run.
-func (s *scenario) huggingFace() bool {
-	return s.framework("hf-trainer", "trl", "axolotl", "llamafactory", "unsloth")
-}
 
 func (s *scenario) adapters() bool { return s.lora != nil }
 

@@ -84,7 +84,7 @@ func (r *rank) replicate(l *layout) {
 	l.persistent = l.grads
 	if slices.Contains(r.job.ScriptArgs, "gradient_as_bucket_view=True") {
 		l.persistent, l.gradsResident, l.gradsPersistent = 0, true, true
-		if r.accum > 1 && r.huggingFace() {
+		if r.accum > 1 && r.traits.NoSync {
 			// zero_grad(set_to_none=True) cuts gradients and buckets apart; under no_sync new ones are made beside the buckets, until the
 			// last backward pass moves them there (measured: testdata/measured_gpu.json)
 			l.accumulated = 2 * l.grads

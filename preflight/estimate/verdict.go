@@ -57,7 +57,7 @@ func (e *Estimate) Most() (bytes int64, known bool) {
 	switch {
 	case e.Partial || e.PerGPU.HighBytes == nil:
 		return 0, false
-	case len(e.Unsettled) > 0 && e.Job != nil && len(e.Job.Argv) > 0 && !e.Job.Framework.Known: // nobody knows what else the program holds
+	case len(e.Unsettled) > 0 && e.Job != nil && e.Job.HasCommand() && !e.Job.Framework.Known: // nobody knows what else the program holds
 		return 0, false
 	case len(e.Unsettled) > 0:
 		return *e.PerGPU.HighBytes, true
@@ -155,12 +155,12 @@ func (s *scenario) boundedSequence() bool {
 
 // foreign says that the settings are those of a program whose own defaults nobody here knows.
 func (s *scenario) foreign() bool {
-	return len(s.job.Argv) > 0 && s.noDefaults()
+	return s.job.HasCommand() && s.noDefaults()
 }
 
 // noDefaults says that no framework's defaults stand for what is not given: there is none that is known, or no command at all.
 func (s *scenario) noDefaults() bool {
-	return s.framework("", "custom", "unknown")
+	return s.traits.NoDefaults
 }
 
 // A decider is a setting that moves memory much, has a largest and a smallest plausible value, and may be unknown.

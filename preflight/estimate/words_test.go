@@ -35,10 +35,9 @@ func TestWordsOfAFramework(t *testing.T) {
 					t.Errorf("%s %v: %v", framework, flags, err)
 					continue
 				}
-				s := &scenario{job: j}
 				for _, a := range e.Assumptions {
 					said := a.What + " (" + a.Origin + ")"
-					if !s.huggingFace() && huggingFace.MatchString(said) || framework != "megatron" && megatron.MatchString(said) {
+					if !j.Traits().Trainer && huggingFace.MatchString(said) || framework != "megatron" && megatron.MatchString(said) {
 						t.Errorf("of %q is said: %s", framework, said)
 					}
 					if rows == 0 && strings.Contains(said, "evaluation") {

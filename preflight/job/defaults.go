@@ -11,6 +11,7 @@ import (
 const (
 	trainerMicroBatch = 8
 	trainerGradAccum  = 1
+	trainerEvalBatch  = 8 // per_device_eval_batch_size
 )
 
 // trainerDefaults fills what nobody said with the defaults of Hugging Face's Trainer, where it is behind the script.
@@ -73,7 +74,7 @@ func (r *reader) evaluation(origin string) {
 		set.Offer(r.job.MicroBatch.Value, "axolotl evaluates with micro_batch_size")
 	}
 	if set.Origin == "" {
-		set.Offer(trainerMicroBatch, origin)
+		set.Offer(trainerEvalBatch, origin)
 	}
 }
 

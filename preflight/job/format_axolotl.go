@@ -12,7 +12,7 @@ import (
 // recogniseAxolotl: its module, and its old script when the file has its keys.
 func recogniseAxolotl(r *reader) (family, bool) {
 	script := filepath.ToSlash(r.job.Script.Value)
-	f := family{framework: "axolotl", trainer: true, origin: script + " is axolotl's"}
+	f := family{framework: "axolotl", origin: script + " is axolotl's"}
 	switch {
 	case script == "-m axolotl.cli.train", strings.HasSuffix("/"+script, "/axolotl/cli/train.py"):
 		return f, true

@@ -13,7 +13,7 @@ import (
 
 // recogniseLlamafactory: its own launcher, and its train.py under another one when the arguments have its fields.
 func recogniseLlamafactory(r *reader) (family, bool) {
-	f := family{framework: "llamafactory", trainer: true, fields: llamafactoryFields}
+	f := family{framework: "llamafactory", fields: llamafactoryFields}
 	if r.job.Launcher.Value == "llamafactory-cli" {
 		f.origin = "llamafactory-cli starts it"
 		return f, true

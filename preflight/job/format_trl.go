@@ -45,7 +45,7 @@ func trlProgram(script string) (program string, sure bool) {
 func recogniseTRL(r *reader) (family, bool) {
 	script := r.job.Script.Value
 	program, sure := trlProgram(script)
-	f := family{framework: "trl", trainer: true, fields: trlFields}
+	f := family{framework: "trl", fields: trlFields}
 	t := r.sourceText()
 	switch {
 	case sure:

@@ -34,7 +34,7 @@ func recogniseUnsloth(r *reader) (family, bool) {
 	if loads := t.calls(methodsOf(unslothClasses(), "from_pretrained")...); len(loads) == 0 || !loads[0].sure {
 		return family{}, false
 	}
-	f := family{framework: "unsloth", trainer: true, readsJSON: true, ownScript: true, fields: sourceFields, origin: t.files[0].Name + " imports unsloth"}
+	f := family{framework: "unsloth", readsJSON: true, ownScript: true, fields: sourceFields, origin: t.files[0].Name + " imports unsloth"}
 	f.program, _ = t.trainerProgram()
 	if f.program == "" {
 		f.program = "sft"

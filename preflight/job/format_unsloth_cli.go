@@ -10,7 +10,7 @@ import (
 
 func recogniseUnslothCLI(r *reader) (family, bool) {
 	base := filepath.Base(r.job.Script.Value)
-	return family{framework: "unsloth", task: "sft", program: "sft", trainer: true, ownScript: true, origin: base + " is a program of Unsloth"}, base == "unsloth-cli.py"
+	return family{framework: "unsloth", task: "sft", program: "sft", ownScript: true, origin: base + " is a program of Unsloth"}, base == "unsloth-cli.py"
 }
 
 // readUnslothCLI reads its options; absent ones have the defaults of its parser.

@@ -107,6 +107,9 @@ type Job struct {
 	Interpreter string `json:"-"`
 }
 
+// HasCommand says that the job was read from a command.
+func (j *Job) HasCommand() bool { return len(j.Argv) > 0 }
+
 // LoRA is a low-rank adapter as PEFT describes it.
 type LoRA struct {
 	R             int      `json:"r"`

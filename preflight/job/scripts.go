@@ -15,7 +15,6 @@ type family struct {
 	pads      bool   // every text (or image) is a row of its own, padded to the longest length
 	readsJSON bool   // `script.py args.json` takes all arguments from the file (or a YAML file)
 	strict    bool   // its parser refuses arguments that it does not know
-	trainer   bool   // Hugging Face's Trainer trains, with its arguments' names, defaults and habits, whatever the framework is called
 	foreign   bool   // the program is not known
 	// byArguments: nothing but its arguments tells what it is.
 	byArguments bool
@@ -28,7 +27,7 @@ type family struct {
 }
 
 // huggingFace reports whether HfArgumentParser and Trainer with their defaults are behind the script.
-func (f family) huggingFace() bool { return f.trainer }
+func (f family) huggingFace() bool { return traitsOf(traitRows(), f.framework).Trainer }
 
 // exampleScripts are the programs of transformers' examples/pytorch that use Trainer.
 func exampleScripts() map[string]family {
@@ -60,14 +59,14 @@ func familyOf(script string) family {
 		return family{}
 	}
 	if known, ok := exampleScripts()[base]; ok {
-		known.framework, known.readsJSON, known.strict, known.trainer, known.origin = "hf-trainer", true, true, true, base+" is an example of transformers"
+		known.framework, known.readsJSON, known.strict, known.origin = "hf-trainer", true, true, base+" is an example of transformers"
 		return known
 	}
 	if strings.HasSuffix(base, "_no_trainer.py") || accelerateClone(base) {
 		return familyWithoutTrainer(base)
 	}
 	if slashes := "/" + filepath.ToSlash(script); strings.HasSuffix(slashes, "/fastchat/train/train.py") || slashes == "/-m fastchat.train.train" {
-		return family{framework: "hf-trainer", task: "sft", pads: true, trainer: true, fields: fastChatFields, origin: base + " is the fine-tuning script of FastChat"}
+		return family{framework: "hf-trainer", task: "sft", pads: true, fields: fastChatFields, origin: base + " is the fine-tuning script of FastChat"}
 	}
 	return family{}
 }
@@ -91,7 +90,7 @@ func (f family) suits(r *reader) bool {
 	case t == nil:
 		_, all := r.argumentNames(f)
 		return all
-	case f.trainer:
+	case f.huggingFace():
 		program, at := t.trainerProgram()
 		return at != "" && program == ""
 	}
@@ -101,7 +100,7 @@ func (f family) suits(r *reader) bool {
 // recogniseArguments judges a script that is not here by its arguments: Trainer's command line if all of them are options of Hugging Face's or
 // TRL's configurations, and some have no other.
 func recogniseArguments(r *reader) (family, bool) {
-	f := family{framework: "hf-trainer", task: taskInName(r.job.Script.Value), readsJSON: true, trainer: true, byArguments: true, origin: "all arguments are those of Hugging Face's and TRL's configurations"}
+	f := family{framework: "hf-trainer", task: taskInName(r.job.Script.Value), readsJSON: true, byArguments: true, origin: "all arguments are those of Hugging Face's and TRL's configurations"}
 	if r.sourceText() != nil || otherThanTorch(r.job.Script.Value) || r.onVariable("ACCELERATE_USE_MEGATRON_LM") { // Trainer cannot use Megatron-LM
 		return f, false
 	}

@@ -88,11 +88,11 @@ func recogniseSource(r *reader) (family, bool) {
 	f := family{readsJSON: true, ownScript: true, fields: sourceFields}
 	switch program, at := t.trainerProgram(); {
 	case program != "":
-		f.framework, f.program, f.task, f.trainer, f.origin = "trl", program, trlTasks()[program], true, at
+		f.framework, f.program, f.task, f.origin = "trl", program, trlTasks()[program], at
 		f.fields = func(r *reader) fieldSet { return joinFields(trlFields(r), sourceFields(r)) }
 		f.ownScript = !t.parsesClass("ModelConfig") // like TRL's own programs, from which such scripts are copied
 	case at != "":
-		f.framework, f.task, f.trainer, f.origin = "hf-trainer", taskInName(r.job.Script.Value), true, at
+		f.framework, f.task, f.origin = "hf-trainer", taskInName(r.job.Script.Value), at
 	default:
 		return t.recogniseLoop(f)
 	}
@@ -184,7 +184,7 @@ func (r *reader) readOwnScript() {
 	case r.usesModelConfig():
 		r.sourceProblems()
 		r.readTRL()
-	case r.family.trainer:
+	case r.family.huggingFace():
 		r.readSourceTrainer()
 	default:
 		r.readLoop()
@@ -350,7 +350,7 @@ func (r *reader) sourceDefaults() {
 	switch {
 	case r.family.framework == "trl":
 		r.trlDefaults()
-	case r.family.trainer:
+	case r.family.huggingFace():
 		r.trainerDefaults()
 	default:
 		r.loopDefaults()
