@@ -128,12 +128,7 @@ const stateArguments = "amsgrad momentum centered fused foreach rank beta1 betas
 // batchInSource reads the rows of the only DataLoader that trains, and their length.
 func (r *reader) batchInSource() {
 	j := r.job
-	loaders := slices.DeleteFunc(r.source.calls("DataLoader"), func(c foundCall) bool {
-		first, _, _ := c.argument(0, "dataset").text(immaterial)
-		hidden := false
-		size := c.argument(1, "batch_size").value(func(string) { hidden = true })
-		return size == nil && !hidden || containsAny(first, []string{"val", "eval", "test", "dev"})
-	})
+	loaders := r.source.trainingLoaders()
 	if c, ok := one(r.source.calls("deepspeed.initialize"), immaterial); ok && c.keyword("training_data").written() {
 		loaders = nil // DeepSpeed makes the loader, with the micro-batch of its configuration
 	}

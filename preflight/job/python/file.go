@@ -16,6 +16,7 @@ type File struct {
 	Calls       []*Call // every call, nested ones too, inner before outer
 	Functions   []*Function
 	Classes     []*Class
+	Loops       []*Loop // for loops
 	Problems    []error
 
 	imports map[string]string // local name -> qualified name
@@ -66,6 +67,18 @@ type Assignment struct {
 
 	global   bool // a function sets a variable of the module
 	declared bool // no assignment: the name is declared global or nonlocal
+}
+
+// A Loop is a for loop.
+type Loop struct {
+	Place
+	Over *Expr // what it goes through
+	Last int   // the line of its last statement
+}
+
+// Holds reports whether a statement stands in the loop.
+func (l *Loop) Holds(at Place) bool {
+	return at.Scope == l.Scope && at.Line >= l.Line && at.Line <= l.Last
 }
 
 // A Call is one call expression.

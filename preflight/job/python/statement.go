@@ -45,8 +45,10 @@ func (p *parser) compound(t token, decorators []*Expr) bool {
 		p.looped()
 	case "for":
 		p.advance()
-		p.forTarget()
+		loop := &Loop{Place: p.place(p.peek().line), Over: p.forTarget()}
 		p.looped()
+		loop.Last = p.tokens[max(p.at-1, 0)].line
+		p.file.Loops = append(p.file.Loops, loop)
 	case "with":
 		p.with()
 	case "try":
@@ -171,7 +173,8 @@ func isMainGuard(test *Expr) bool {
 	return test.Kind == Operation && test.Text == "==" && test.Items[0].Kind == Name && test.Items[0].Text == "__name__"
 }
 
-func (p *parser) forTarget() {
+// forTarget reads `x in values`, and gives the values; nil where there are none.
+func (p *parser) forTarget() *Expr {
 	line := p.peek().line
 	for !p.isWord("in") && !p.lineEnds() {
 		if t := p.peek(); t.kind == nameToken {
@@ -180,8 +183,9 @@ func (p *parser) forTarget() {
 		p.advance()
 	}
 	if p.word("in") {
-		p.expressions()
+		return p.expressions()
 	}
+	return nil
 }
 
 // with reads its items; the names they bind are unknown, except that the block always runs.
