@@ -199,7 +199,7 @@ func (r measuredRow) work(j *job.Job) error {
 		offer(&j.Optimizer, w)
 	}
 	if strings.Contains(r.Optimizer, "into backward") || strings.Contains(r.Optimizer, "per-layer") {
-		j.ScriptArgs = append(j.ScriptArgs, "optimizer_in_bwd=True")
+		j.OptimizerInBackward = flagged("optimizer-in-backward", "true").OptimizerInBackward
 	}
 	if r.Compile {
 		offer(&j.Compile, true)
@@ -207,7 +207,7 @@ func (r measuredRow) work(j *job.Job) error {
 	return r.megatronArguments(j)
 }
 
-// megatronArguments passes the command line on, as far as the source prints it.
+// megatronArguments reads the command line, as far as the source prints it.
 func (r measuredRow) megatronArguments(j *job.Job) error {
 	var args map[string]any
 	if j.Framework.Value != "megatron" || json.Unmarshal(r.RunArgs, &args) != nil {
@@ -218,11 +218,17 @@ func (r measuredRow) megatronArguments(j *job.Job) error {
 		names = append(names, name)
 	}
 	slices.Sort(names)
+	command := []string{"torchrun", "--nproc-per-node", "8", "pretrain_gpt.py", "--micro-batch-size", "1"}
 	for _, name := range names {
-		j.ScriptArgs = append(j.ScriptArgs, "--"+strings.ReplaceAll(name, "_", "-"))
+		command = append(command, "--"+strings.ReplaceAll(name, "_", "-"))
 		if v := args[name]; v != true {
-			j.ScriptArgs = append(j.ScriptArgs, fmt.Sprint(v))
+			command = append(command, fmt.Sprint(v))
 		}
+	}
+	read := job.Read(job.Sources{Argv: command, GPUs: 8})
+	j.SequenceParallel, j.VirtualStages, j.ETP = read.SequenceParallel, read.VirtualStages, read.ETP
+	if args["accumulate_allreduce_grads_in_fp32"] != nil || read.ParamDtype.Value != "fp32" { // otherwise the dtype is not printed
+		j.GradDtype = read.GradDtype
 	}
 	return nil
 }

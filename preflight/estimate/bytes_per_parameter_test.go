@@ -93,6 +93,13 @@ func megatron(t *testing.T, edit func(*job.Job)) Input {
 	return in
 }
 
+// pretrained is what is read of Megatron-LM's command line for a model of 32 layers.
+func pretrained(options ...string) *job.Job {
+	command := []string{"torchrun", "--nproc-per-node", "8", "pretrain_gpt.py", "--num-layers", "32", "--hidden-size", "4096",
+		"--num-attention-heads", "32", "--micro-batch-size", "1"}
+	return job.Read(job.Sources{Argv: append(command, options...), GPUs: 8})
+}
+
 // Model states of Megatron in bytes for each parameter on the rank. Distributed optimizer: 2 weights, 4 gradient buffer, (4 + 8) / N; DDP:
 // all 18 on every rank; fp16 with an fp16 buffer: 2 + 2 + 4 + 4 + 8. Seen: 12.00 to 12.06 for N = 2 (Llama-2-7B PP4, GPT 7B TP4), 6.06 for
 // N = 252, 18.1 (Qwen3-4B), 20.00 to 20.06 (bigscience n16 and n32).
@@ -133,7 +140,7 @@ func TestMegatronBytesPerParameter(t *testing.T) {
 func TestMegatronConstructionOrder(t *testing.T) {
 	in := megatron(t, func(j *job.Job) {
 		j.Sharding, j.WorldSize, j.Precision, j.ParamDtype = known("ddp"), known(8), known("fp16"), known("fp16")
-		j.ScriptArgs = []string{"--accumulate-allreduce-grads-in-fp32"}
+		j.GradDtype = pretrained("--fp16", "--accumulate-allreduce-grads-in-fp32").GradDtype
 	})
 	for name, want := range map[string]float64{weightsInPlace: 2, gradientBuffer: 6, initialised: 10} {
 		if got := perParameter(t, in, name, in.Model.Parameters()); math.Abs(got-want) > 0.001 {
@@ -188,7 +195,7 @@ func TestInterleavedScheduleHoldsMoreChunks(t *testing.T) {
 	})
 	interleaved := megatron(t, func(j *job.Job) {
 		*j = *plain.Job
-		j.ScriptArgs = []string{"--num-layers-per-virtual-pipeline-stage", "1"}
+		j.VirtualStages = pretrained("--pipeline-model-parallel-size", "4", "--num-layers-per-virtual-pipeline-stage", "1").VirtualStages
 	})
 	few, _ := at(momentsOf(t, plain, 3), forwardEnd)
 	many, _ := at(momentsOf(t, interleaved, 3), forwardEnd)

@@ -134,6 +134,6 @@ func (p *prediction) perGPU() PerGPU {
 // trainable counts the trained parameters of the whole model.
 func (p *prediction) trainable() int64 {
 	whole := *p.scenario
-	whole.tp, whole.pp, whole.ep, whole.notes = 1, 1, 1, notes{}
+	whole.tp, whole.pp, whole.ep, whole.etp, whole.notes = 1, 1, 1, 1, notes{}
 	return count(whole.rankOf(0).trained, nil)
 }

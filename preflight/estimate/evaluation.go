@@ -1,10 +1,6 @@
 package estimate
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-)
+import "fmt"
 
 // evaluation is the moments of one batch of an evaluation at which memory may peak: in the middle of a layer, and at the loss. Nothing is
 // kept for backward, but autocast's copies of trained weights stay until the pass ends.
@@ -48,11 +44,9 @@ func (m *builder) evaluating() *rank {
 // evaluationBatch is how many rows an evaluation works on at a time.
 func (s *scenario) evaluationBatch() int64 {
 	rows := max(s.batch/s.rowsPerSample(), 1)
-	switch given := s.scriptWord("--per_device_eval_batch_size"); {
+	switch {
 	case s.job.EvalBatch.Or(0) > 0 && int64(s.job.EvalBatch.Value) <= maxTokens/s.seq:
 		rows = int64(s.job.EvalBatch.Value)
-	case parsePositive(given) > 0 && parsePositive(given) <= maxTokens/s.seq:
-		rows = parsePositive(given)
 	case s.traits.EvalBatch > 0 && s.evaluates():
 		rows = min(int64(s.traits.EvalBatch), max(maxTokens/s.seq, 1))
 		s.notes.assume(fmt.Sprintf("an evaluation batch of %d", rows), "default of per_device_eval_batch_size", false)
@@ -60,8 +54,8 @@ func (s *scenario) evaluationBatch() int64 {
 		s.notes.assume(fmt.Sprintf("an evaluation batch of %d, as in training", rows), "nothing sets the evaluation's batch", false)
 	}
 	switch {
-	case s.scriptWord("--predict_with_generate") == "true" || slices.Contains(s.job.ScriptArgs, "--predict_with_generate"):
-		s.notes.assume("evaluation without the cache of generated tokens", "--predict_with_generate fills one whose length is not known", true)
+	case s.job.EvalGenerates.Or(false):
+		s.notes.assume("evaluation without the cache of generated tokens", "predict_with_generate fills one whose length is not known", true)
 	case s.evaluates() && s.traits.EvalBatch > 0:
 		s.notes.assume("evaluation keeps no logits of earlier batches", "so it is without compute_metrics, which the script may set", true)
 	case s.evaluates():
@@ -71,31 +65,11 @@ func (s *scenario) evaluationBatch() int64 {
 }
 
 // evaluates says that the command asks for evaluation. Where it does not, the stage is a smaller version of training's forward pass.
-func (s *scenario) evaluates() bool {
-	if s.job.EvalBatch.Known {
-		return s.job.EvalBatch.Value > 0
-	}
-	strategy := s.scriptWord("--eval_strategy")
-	if strategy == "" {
-		strategy = s.scriptWord("--evaluation_strategy")
-	}
-	return strategy != "" && strategy != "no" || slices.Contains(s.job.ScriptArgs, "--do_eval")
-}
+func (s *scenario) evaluates() bool { return s.job.Evaluation.Or(s.job.EvalBatch.Or(0) > 0) }
 
 // neverEvaluates says that the command is known to ask for no evaluation.
-func (s *scenario) neverEvaluates() bool { return s.job.EvalBatch.Known && s.job.EvalBatch.Value == 0 }
-
-// scriptWord is the value of an argument of the training script, or "".
-func (s *scenario) scriptWord(name string) string {
-	for i, arg := range s.job.ScriptArgs {
-		if value, ok := strings.CutPrefix(arg, name+"="); ok {
-			return value
-		}
-		if arg == name && i+1 < len(s.job.ScriptArgs) {
-			return s.job.ScriptArgs[i+1]
-		}
-	}
-	return ""
+func (s *scenario) neverEvaluates() bool {
+	return !s.job.Evaluation.Or(true) || s.job.EvalBatch.Known && s.job.EvalBatch.Value == 0
 }
 
 // evaluationCasts is autocast's 16-bit copies of trained fp32 matrices, which it keeps without gradients too (cached_cast in

@@ -3,7 +3,6 @@ package estimate
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"oomguard/preflight/model"
 	"oomguard/preflight/optim"
@@ -45,23 +44,14 @@ func (r *rank) largestUpdate() int64 {
 	return most
 }
 
-// projectionRank is the rank that GaLore and APOLLO project gradients to: rank=N in Trainer's --optim_args, 128 where it names none
-// (transformers/trainer_optimizer.py).
+// projectionRank is the rank that GaLore and APOLLO project gradients to, 128 where nothing names one (transformers/trainer_optimizer.py).
 func (r *rank) projectionRank() int64 {
 	const fallback = 128
 	if !r.optimizer.Projects {
 		return 0
 	}
-	for i, arg := range r.job.ScriptArgs {
-		value, joined := strings.CutPrefix(arg, "--optim_args=")
-		if !joined && arg == "--optim_args" && i+1 < len(r.job.ScriptArgs) {
-			value, joined = r.job.ScriptArgs[i+1], true
-		}
-		for pair := range strings.SplitSeq(value, ",") {
-			if name, number, _ := strings.Cut(strings.TrimSpace(pair), "="); joined && name == "rank" && parsePositive(number) > 0 {
-				return parsePositive(number)
-			}
-		}
+	if n := r.job.ProjectionRank; n.Known {
+		return int64(n.Value)
 	}
 	why := "the rank is not read; this is the usual one"
 	if r.traits.OptimArguments {
@@ -99,7 +89,7 @@ func (r *rank) pagedStates() int64 {
 // optimizer_in_bwd, Trainer's layerwise optimizers, LOMO), and 0 where gradients wait for the step.
 func (r *rank) stepsInBackward() int64 {
 	alive := r.optimizer.InBackward
-	if alive == 0 && (r.job.OptimizerInBackward.Or(false) || slices.Contains(r.job.ScriptArgs, "optimizer_in_bwd=True")) {
+	if alive == 0 && r.job.OptimizerInBackward.Or(false) {
 		alive = 1
 	}
 	if r.accum > 1 || r.sharded() {

@@ -75,7 +75,9 @@ func TestStatesOfEveryOptimizer(t *testing.T) {
 func TestProjectionRank(t *testing.T) {
 	at := func(args ...string) *Estimate {
 		return run(t, small(t, func(j *job.Job) {
-			j.Optimizer, j.ScriptArgs, j.ParamDtype, j.Precision = known("galore_adamw"), args, known("bf16"), known("bf16")
+			command := append([]string{"python", "run_clm.py", "--output_dir=out", "--optim=galore_adamw"}, args...)
+			read := job.Read(job.Sources{Argv: command, GPUs: 1})
+			j.Optimizer, j.ProjectionRank, j.ParamDtype, j.Precision = read.Optimizer, read.ProjectionRank, known("bf16"), known("bf16")
 		}))
 	}
 	states := func(e *Estimate) int64 { return stageOf(t, e, OptimizerStep).Components[Optimizer] }

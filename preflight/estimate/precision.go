@@ -2,7 +2,6 @@ package estimate
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"oomguard/preflight/job"
@@ -61,6 +60,10 @@ func (s *scenario) settlePrecision() error {
 		p.master, p.state = 4, 4
 	}
 	switch {
+	case j.GradDtype.Known && !s.adapters(): // whose gradients no engine gives a dtype of their own
+		if p.grad, err = widthOf(j.GradDtype.Value, "grad_dtype"); err != nil {
+			return err
+		}
 	case s.megatron() && master:
 		p.grad = s.megatronGradients(compute)
 	case s.deepspeed() && j.DeepSpeed.Or(nil) != nil && j.DeepSpeed.Value.GradAccumDtype == "fp32":
@@ -81,10 +84,10 @@ func (s *scenario) settlePrecision() error {
 	return nil
 }
 
-// megatronGradients is the width of Megatron's gradient buffer: fp32 in bf16 training, the weights' fp16 unless told otherwise
+// megatronGradients is the width of Megatron's gradient buffer where nothing names one: fp32 in bf16 training, the weights' fp16 otherwise
 // (accumulate_allreduce_grads_in_fp32 in megatron/training/arguments.py).
 func (s *scenario) megatronGradients(compute int64) int64 {
-	if s.job.Precision.Or("") == "fp16" && !slices.Contains(s.job.ScriptArgs, "--accumulate-allreduce-grads-in-fp32") {
+	if s.job.Precision.Or("") == "fp16" {
 		return compute
 	}
 	return 4

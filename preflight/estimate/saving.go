@@ -1,10 +1,6 @@
 package estimate
 
-import (
-	"strings"
-
-	"oomguard/preflight/model"
-)
+import "oomguard/preflight/model"
 
 // saving is the moment at which a checkpoint is written. Weights that are whole on every rank go to the host one by one. Sharded ones are
 // gathered first, piece by piece, in ways that differ by program.
@@ -51,13 +47,8 @@ func (m *builder) savingFSDP() int64 {
 // wholeStateDict says whether ranks write one whole state dict or each its own shards. accelerate's default is the first with FSDP 1 and
 // the second with FSDP 2; it moves what was gathered to the host of rank 0 (accelerate/utils/dataclasses.py).
 func (m *builder) wholeStateDict(first bool) bool {
-	for _, arg := range m.job.ScriptArgs {
-		switch {
-		case strings.Contains(arg, "FULL_STATE_DICT"):
-			return true
-		case strings.Contains(arg, "SHARDED_STATE_DICT"):
-			return false
-		}
+	if form := m.job.StateDict; form.Known {
+		return form.Value == "full"
 	}
 	why := "how the script saves is not read; the usual way with FSDP "
 	if m.traits.StateDictType {

@@ -32,6 +32,7 @@ type scenario struct {
 	batch, seq, accum int64 // sequences in a micro-batch, tokens of one on a rank, micro-batches a step
 	world, shards     int64 // processes; ranks that share model states
 	tp, pp, cp, ep    int64
+	etp               int64 // ranks among which one expert's matrices are split
 	sequenceParallel  bool
 
 	sharding, attention, loss, checkpointing string
@@ -137,11 +138,15 @@ func (s *scenario) settleLayout() error {
 		key string
 		set job.Setting[int]
 		to  *int64
-	}{{"tp", j.TP, &s.tp}, {"pp", j.PP, &s.pp}, {"cp", j.CP, &s.cp}, {"ep", j.EP, &s.ep}} {
+	}{{"tp", j.TP, &s.tp}, {"pp", j.PP, &s.pp}, {"cp", j.CP, &s.cp}, {"ep", j.EP, &s.ep}, {"etp", j.ETP, &s.etp},
+		{"virtual_stages", j.VirtualStages, new(int64)}} {
 		if d.set.Known && (d.set.Value < 1 || d.set.Value > maxDegree) {
 			return fmt.Errorf("%s = %d: want 1 or more", d.key, d.set.Value)
 		}
 		*d.to = int64(d.set.Or(1))
+	}
+	if !j.ETP.Known { // experts are split as other layers are
+		s.etp = s.tp
 	}
 	nproc := int64(j.NProc.Or(max(s.in.Hardware.Count, 1)))
 	s.world = int64(j.WorldSize.Or(int(nproc) * j.NNodes.Or(1)))
@@ -166,13 +171,9 @@ func (s *scenario) settleLayout() error {
 	if s.spreadsExperts() {
 		s.notes.assume("every rank's experts get an equal share of the tokens", "routing decides; the upper bound has twice the share", true)
 	}
-	s.sequenceParallel = s.traits.SequenceParallel || slices.Contains(j.ScriptArgs, "--sequence-parallel")
-	if s.tp > 1 && !s.sequenceParallel {
-		why := "whether the script has it is not read"
-		if s.megatron() {
-			why = "no --sequence-parallel was seen"
-		}
-		s.notes.assume("tensor parallelism without sequence parallelism", why, true)
+	s.sequenceParallel = j.SequenceParallel.Or(s.traits.SequenceParallel)
+	if s.tp > 1 && !s.sequenceParallel && !j.SequenceParallel.Known {
+		s.notes.assume("tensor parallelism without sequence parallelism", reason(j.SequenceParallel), true)
 	}
 	return nil
 }
@@ -238,36 +239,15 @@ func (s *scenario) sharded() bool { return s.zero() || s.fsdp() || s.sharding ==
 
 func (s *scenario) adapters() bool { return s.lora != nil }
 
-// expertTP is the ranks among which one expert's matrices are split: Megatron's tensor parallelism unless experts have their own.
-func (s *scenario) expertTP() int64 {
-	if n := s.scriptNumber("--expert-tensor-parallel-size"); n > 0 {
-		return n
-	}
-	return s.tp
-}
-
 // spreadsExperts says that a rank's share of the tokens depends on where they are routed.
 func (s *scenario) spreadsExperts() bool { return s.ep > 1 && s.arch.Experts > 0 }
 
-// virtualStages is the number of chunks that Megatron's interleaved schedule cuts a pipeline stage's layers into.
+// virtualStages is the number of chunks that an interleaved schedule cuts a pipeline stage's layers into.
 func (s *scenario) virtualStages() int64 {
 	if s.pp == 1 {
 		return 1
 	}
-	perChunk := s.scriptNumber("--num-layers-per-virtual-pipeline-stage")
-	if perChunk > 0 && s.arch.Layers > 0 {
-		return max(s.arch.Layers/s.pp/perChunk, 1)
-	}
-	return max(s.scriptNumber("--num-virtual-stages-per-pipeline-rank"), 1)
-}
-
-// scriptNumber is the value of an argument of the training script, or 0.
-func (s *scenario) scriptNumber(name string) int64 {
-	i := slices.Index(s.job.ScriptArgs, name)
-	if i < 0 || i+1 >= len(s.job.ScriptArgs) {
-		return 0
-	}
-	return parsePositive(s.job.ScriptArgs[i+1])
+	return int64(s.job.VirtualStages.Or(1))
 }
 
 // tokens of a micro-batch on this rank.

@@ -82,7 +82,7 @@ func (r *rank) replicate(l *layout) {
 		return
 	}
 	l.persistent = l.grads
-	if slices.Contains(r.job.ScriptArgs, "gradient_as_bucket_view=True") {
+	if r.job.BucketView.Or(false) {
 		l.persistent, l.gradsResident, l.gradsPersistent = 0, true, true
 		if r.accum > 1 && r.traits.NoSync {
 			// zero_grad(set_to_none=True) cuts gradients and buckets apart; under no_sync new ones are made beside the buckets, until the
@@ -107,7 +107,7 @@ func (r *rank) distributedOptimizer(master int64) (mine, states int64) {
 	for _, group := range []struct {
 		weights []weight
 		ranks   int64
-	}{{dense, r.shards}, {experts, max(r.world/(r.expertTP()*r.ep*r.pp), 1)}} {
+	}{{dense, r.shards}, {experts, max(r.world/(r.etp*r.ep*r.pp), 1)}} {
 		mine += ceilDiv(master*count(group.weights, nil), group.ranks)
 		states += ceilDiv(r.optimizerBytes(group.weights), group.ranks)
 	}

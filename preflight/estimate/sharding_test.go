@@ -49,7 +49,7 @@ func TestExpertStatesAreSharedAmongTheirOwnRanks(t *testing.T) {
 		{"four expert-parallel ranks", func(j *job.Job) { j.EP = known(4) }, 4},
 		{"experts whole under tensor parallelism", func(j *job.Job) {
 			j.TP, j.EP = known(2), known(4)
-			j.ScriptArgs = []string{"--expert-tensor-parallel-size", "1"}
+			j.ETP = pretrained("--tensor-model-parallel-size", "2", "--expert-tensor-parallel-size", "1").ETP
 		}, 4},
 		{"experts split like the rest", func(j *job.Job) { j.TP, j.EP = known(2), known(4) }, 2},
 	} {
@@ -96,7 +96,7 @@ func TestBucketView(t *testing.T) {
 	if n := 4 * in.Model.Parameters(); step[Gradients] != n || step[Communication] != n {
 		t.Errorf("gradients %d and buckets %d, want %d each", step[Gradients], step[Communication], n)
 	}
-	in.Job.ScriptArgs = []string{"gradient_as_bucket_view=True"}
+	in.Job.BucketView = flagged("gradient-as-bucket-view", "true").BucketView
 	step = stageOf(t, run(t, in), OptimizerStep).Components
 	if n := 4 * in.Model.Parameters(); step[Gradients] != n || step[Communication] != 0 {
 		t.Errorf("gradients %d and buckets %d, want %d and none", step[Gradients], step[Communication], n)

@@ -39,7 +39,7 @@ func (c shardedCase) input(t testing.TB, config []byte) Input {
 		j.Framework = known("hf-trainer")
 	}
 	if c.BucketView {
-		j.ScriptArgs = []string{"gradient_as_bucket_view=True"}
+		j.BucketView = flagged("gradient-as-bucket-view", "true").BucketView
 	}
 	if c.Mixed {
 		j.Precision = known("bf16")

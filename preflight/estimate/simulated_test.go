@@ -102,6 +102,11 @@ func (c simulatedCase) input(t testing.TB) Input {
 	return Input{Job: j, Model: a, Hardware: Hardware{Kind: "cpu"}, Options: opt}
 }
 
+// flagged is what is read of one of oomguard's flags.
+func flagged(name, value string) *job.Job {
+	return job.Read(job.Sources{Flags: map[string]string{name: value}, GPUs: -1})
+}
+
 func known[T any](v T) job.Setting[T] { return job.Setting[T]{Value: v, Known: true, Origin: "test"} }
 
 func percent(predicted, measured int64) float64 {

@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"oomguard/preflight/job"
@@ -29,20 +30,23 @@ func TestSavingGathers(t *testing.T) {
 	for name, c := range map[string]struct {
 		sharding string
 		version  int
-		args     []string
+		form     string
 		want     int64
 	}{
-		"ddp":              {"ddp", 0, nil, 0},
-		"zero1":            {"zero1", 0, nil, 0},
-		"zero2":            {"zero2", 0, nil, 0},
-		"zero3":            {"zero3", 0, nil, 2 * embedding},
-		"fsdp2 by default": {"fsdp-full", 2, nil, 0},
-		"fsdp2 whole":      {"fsdp-full", 2, []string{"FULL_STATE_DICT"}, 4 * embedding},
-		"fsdp1 by default": {"fsdp-full", 1, nil, 4 * (root + layer)},
-		"fsdp1 shards":     {"fsdp-full", 1, []string{"--fsdp_state_dict_type=SHARDED_STATE_DICT"}, 4*(root+layer) + 4*(llama1B/8)},
+		"ddp":              {"ddp", 0, "", 0},
+		"zero1":            {"zero1", 0, "", 0},
+		"zero2":            {"zero2", 0, "", 0},
+		"zero3":            {"zero3", 0, "", 2 * embedding},
+		"fsdp2 by default": {"fsdp-full", 2, "", 0},
+		"fsdp2 whole":      {"fsdp-full", 2, "full", 4 * embedding},
+		"fsdp1 by default": {"fsdp-full", 1, "", 4 * (root + layer)},
+		"fsdp1 shards":     {"fsdp-full", 1, "sharded", 4*(root+layer) + 4*(llama1B/8)},
 	} {
 		in := small(t, func(j *job.Job) {
-			j.Sharding, j.WorldSize, j.NProc, j.Precision, j.ScriptArgs = known(c.sharding), known(8), known(8), known("bf16"), c.args
+			j.Sharding, j.WorldSize, j.NProc, j.Precision = known(c.sharding), known(8), known(8), known("bf16")
+			if c.form != "" {
+				j.StateDict = flagged("state-dict", c.form).StateDict
+			}
 			if j.ParamDtype = known("fp32"); c.sharding == "zero3" {
 				j.ParamDtype = known("bf16")
 			}
@@ -74,12 +78,15 @@ func TestEvaluationBatch(t *testing.T) {
 	at := func(args ...string) int64 {
 		return stageOf(t, run(t, small(t, func(j *job.Job) {
 			pureBF16(j)
-			j.Framework, j.ScriptArgs, j.Versions = known("hf-trainer"), args, map[string]string{"transformers": "5.1.0"}
+			read := job.Read(job.Sources{Argv: append([]string{"python", "run_clm.py", "--output_dir=out"}, args...), GPUs: 1,
+				Versions: map[string]string{"transformers": "5.1.0"}})
+			j.Framework, j.Versions, j.EvalBatch, j.Evaluation = read.Framework, read.Versions, read.EvalBatch, read.Evaluation
 		})), Eval).Components[Logits]
 	}
-	row := at() / 2 // the micro-batch is 2
-	for args, want := range map[string]int64{"--eval_strategy=steps": 8, "--do_eval": 8, "--eval_strategy=no": 2, "--per_device_eval_batch_size=5": 5} {
-		if got := at(args); got != want*row {
+	row := at("--do_eval") / 8
+	for args, want := range map[string]int64{"--eval_strategy=steps": 8, "--eval_strategy epoch": 8, "--eval_strategy=no --do_eval": 8,
+		"--do_eval --per_device_eval_batch_size=5": 5, "--do_eval --per_device_eval_batch_size 5": 5} {
+		if got := at(strings.Fields(args)...); got != want*row {
 			t.Errorf("%s: %d bytes of logits, want %d rows of %d", args, got, want, row)
 		}
 	}

@@ -118,7 +118,7 @@ func (r *rank) slice(t model.Tensor, unit string, repeat int64) weight {
 	case model.Linear, model.Head, model.Embedding:
 		degree = r.tp
 	case model.Expert: // stacked: whole experts go to expert-parallel ranks, each split by tensor parallelism
-		degree = r.expertTP() * r.ep
+		degree = r.etp * r.ep
 	case model.Bias, model.Norm, model.Other:
 	}
 	if degree > 1 && len(t.Shape) > 0 {

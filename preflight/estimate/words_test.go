@@ -12,8 +12,7 @@ import (
 // TestWordsOfAFramework: an assumption speaks of a framework's options and defaults only where the job has that framework, and there is a
 // stage of evaluation only where there may be one.
 func TestWordsOfAFramework(t *testing.T) {
-	huggingFace := regexp.MustCompile(`compute_metrics|per_device_|Trainer|accelerate|--optim_args|fsdp_state_dict|transformers|--predict_with_generate`)
-	megatron := regexp.MustCompile(`--sequence-parallel`)
+	huggingFace := regexp.MustCompile(`compute_metrics|per_device_|Trainer|accelerate|--optim_args|fsdp_state_dict|transformers|predict_with_generate`)
 	arch, err := model.Parse([]byte(`{"model_type":"llama","hidden_size":1024,"num_hidden_layers":4,"num_attention_heads":16,"intermediate_size":4096,"vocab_size":32000}`), "config.json")
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +36,7 @@ func TestWordsOfAFramework(t *testing.T) {
 				}
 				for _, a := range e.Assumptions {
 					said := a.What + " (" + a.Origin + ")"
-					if !j.Traits().Trainer && huggingFace.MatchString(said) || framework != "megatron" && megatron.MatchString(said) {
+					if !j.Traits().Trainer && huggingFace.MatchString(said) {
 						t.Errorf("of %q is said: %s", framework, said)
 					}
 					if rows == 0 && strings.Contains(said, "evaluation") {

@@ -222,6 +222,7 @@ func (r *reader) acceleratedFSDP() {
 	}
 	j.Offload.Offer(offload, "accelerate keeps parameters on the GPU")
 	r.acceleratedUnits()
+	r.stateDictWord(r.variable("FSDP_STATE_DICT_TYPE"))
 	if v := r.variable("FSDP_ACTIVATION_CHECKPOINTING"); r.truthOf(v, &j.Checkpointing) {
 		word := "full"
 		if away := r.variable("FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD"); r.truthOf(away, &j.Checkpointing) {
@@ -333,6 +334,9 @@ func (r *reader) acceleratedMegatron() {
 		if n := r.count(v, size.set); n > 0 {
 			size.set.Offer(n, v.origin)
 		}
+	}
+	if v := r.variable("MEGATRON_LM_SEQUENCE_PARALLELISM"); v.text != "" {
+		j.SequenceParallel.Offer(r.truthOf(v, &j.SequenceParallel), v.origin)
 	}
 	sharding := sourced{"ddp", "Megatron-LM without its distributed optimizer"}
 	if v := r.variable("MEGATRON_LM_USE_DISTRIBUTED_OPTIMIZER"); r.truthOf(v, &j.Sharding) {

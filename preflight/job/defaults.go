@@ -61,11 +61,11 @@ func (r *reader) compilation(origin string) {
 // evaluation: Trainer evaluates when do_eval or a strategy says so, with 8 rows unless told otherwise.
 func (r *reader) evaluation(origin string) {
 	set := &r.job.EvalBatch
-	strategy := r.args["eval_strategy"]
-	if strategy.text == "" {
-		strategy = r.args["evaluation_strategy"]
+	r.job.EvalGenerates.Offer(false, origin)
+	if asked := r.evaluationAsked(); asked != "" {
+		r.job.Evaluation.Offer(true, asked)
 	}
-	if (strategy.text == "" || strategy.text == "no" || strategy.text == "false") && !r.on("do_eval") {
+	if !r.job.Evaluation.Or(false) {
 		set.Offer(0, "neither do_eval nor an eval_strategy")
 		return
 	}
@@ -76,6 +76,21 @@ func (r *reader) evaluation(origin string) {
 	if set.Origin == "" {
 		set.Offer(trainerEvalBatch, origin)
 	}
+}
+
+// evaluationAsked is where do_eval or a strategy asks for evaluation; "" when neither does.
+func (r *reader) evaluationAsked() string {
+	for _, name := range []string{"eval_strategy", "evaluation_strategy"} {
+		if a := r.args[name]; a.text != "" && a.text != "no" && a.text != "false" {
+			return a.origin
+		} else if a.text != "" {
+			break
+		}
+	}
+	if r.on("do_eval") {
+		return r.args["do_eval"].origin
+	}
+	return ""
 }
 
 // defaultOptimizer: adamw_torch, and its fused implementation since transformers 4.54 with torch 2.8

@@ -356,6 +356,7 @@ func (r *reader) deriveReentrant() {
 func (r *reader) deriveRest() {
 	j := r.job
 	if r.family.foreign { // its silence says nothing
+		r.deriveEvaluation()
 		r.deriveSecondModels()
 		return
 	}
@@ -373,6 +374,7 @@ func (r *reader) deriveRest() {
 	}
 	r.deriveReentrant()
 	r.deriveSecondModels()
+	r.deriveEngine()
 	if j.OptimizerInBackward.Origin == "" {
 		j.OptimizerInBackward.Offer(false, "nothing names it")
 	}

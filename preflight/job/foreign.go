@@ -11,7 +11,8 @@ import (
 // universalFields are the options that mean the same wherever they are spelled so: Hugging Face coined them, and whoever takes the name
 // takes the meaning.
 func universalFields() fieldSet {
-	return fieldSet{wordArgument: "model_name_or_path model_revision cache_dir per_device_train_batch_size gradient_accumulation_steps deepspeed deepspeed_config"}
+	return fieldSet{wordArgument: "model_name_or_path model_revision cache_dir per_device_train_batch_size gradient_accumulation_steps deepspeed deepspeed_config " +
+		"per_device_eval_batch_size eval_strategy evaluation_strategy"}
 }
 
 // byName is added to the origin of what such an option gives to a program that is not known.

@@ -49,6 +49,7 @@ func (r *reader) lightningStrategy(c *configuration) {
 		j.Sharding.Offer("none", origin+": one device")
 	case name == "" || name == "auto" || strings.HasPrefix(name, "ddp") || name == "DDPStrategy":
 		j.Sharding.Offer(map[bool]string{true: "none", false: "ddp"}[one], origin)
+		j.BucketView.take(a.flag(false, "gradient_as_bucket_view"))
 	case name == "FSDPStrategy":
 		r.lightningFSDP(a, origin)
 	case name == "DeepSpeedStrategy":
@@ -72,6 +73,9 @@ func (r *reader) lightningFSDP(a *configuration, origin string) {
 		j.Sharding.Unknown(word.Origin + " is not a strategy of FSDP")
 	}
 	j.FSDPVersion.Offer(1, "FSDPStrategy is FSDP 1")
+	if form := a.word("full", "state_dict_type"); form.Known {
+		r.stateDictWord(sourced{form.Value, form.Origin})
+	}
 	if policy := a.find("auto_wrap_policy"); policy != nil {
 		j.FSDPWrap.Offer("layers", policy.Origin())
 	} else {

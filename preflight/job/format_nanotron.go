@@ -100,6 +100,10 @@ func (r *reader) nanotronParallel(c *configuration) {
 	c.need(&j.TP, "parallelism.tp")
 	j.CP.take(c.size(1, "parallelism.context_parallel_size"))
 	j.EP.take(c.size(1, "parallelism.expert_parallel_size"))
+	// REDUCE_SCATTER splits the sequence between layers; the default does not (nanotron/config/parallelism_config.py)
+	if mode := c.word("ALL_REDUCE", "parallelism.tp_mode"); mode.Known {
+		j.SequenceParallel.Offer(strings.EqualFold(mode.Value, "REDUCE_SCATTER"), mode.Origin)
+	}
 	world, wanted := product(j.NNodes.Or(0), j.NProc.Or(0)), product(dp.Or(0), j.PP.Or(0), j.TP.Or(0), j.CP.Or(0), j.EP.Or(0))
 	if world > 0 && wanted > 0 && world != wanted {
 		why := fmt.Sprintf("dp %d x pp %d x tp %d x cp %d x ep %d = %d, but %d processes are started", dp.Value, j.PP.Value, j.TP.Value, j.CP.Value, j.EP.Value, wanted, world)

@@ -148,6 +148,9 @@ func (r *reader) titanMesh(c *configuration) (m titanMesh, ok bool) {
 	j.PP.take(c.size(1, "parallelism.pipeline_parallel_degree", "experimental.pipeline_parallel_degree"))
 	j.CP.take(c.size(1, "parallelism.context_parallel_degree", "experimental.context_parallel_degree"))
 	j.EP.take(c.size(1, "parallelism.expert_parallel_degree"))
+	if j.EP.Or(1) > 1 {
+		j.ETP.take(c.size(1, "parallelism.expert_tensor_parallel_degree"))
+	}
 	replicate := c.size(1, "parallelism.data_parallel_replicate_degree", "training.data_parallel_replicate_degree")
 	shard := c.number(-1, "parallelism.data_parallel_shard_degree", "training.data_parallel_shard_degree")
 	world := product(j.NNodes.Or(0), j.NProc.Or(0))

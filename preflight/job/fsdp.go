@@ -111,6 +111,11 @@ func (r *reader) applyFSDP(a argument, words []string, strategy string, config *
 		offload = Offload{Optimizer: "cpu", Params: "cpu"}
 	}
 	j.Offload.Offer(offload, a.origin)
+	if n := fsdpKey(config, "state_dict_type"); n != nil {
+		if text, err := n.Text(); err == nil {
+			r.stateDictWord(sourced{text, n.Origin()})
+		}
+	}
 	wrap, origin := r.fsdpUnits(a, words, config)
 	j.FSDPWrap.Offer(wrap, origin)
 	if n := fsdpKey(config, "activation_checkpointing"); n != nil && r.nodeBool(n, false) {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"oomguard/preflight/job/shell"
 	"oomguard/preflight/optim"
 )
 
@@ -56,6 +57,9 @@ func (r *reader) readTrainingArguments() {
 		}
 	}
 	r.readLoss()
+	if on, given := r.boolean("predict_with_generate"); given {
+		j.EvalGenerates.Offer(on, r.args["predict_with_generate"].origin)
+	}
 	r.readOptimizer()
 	r.readAdapter()
 	r.readQuantisation()
@@ -185,6 +189,7 @@ func (r *reader) readOptimizer() {
 	if r.on("adafactor") {
 		r.job.Optimizer.Offer("adafactor", r.args["adafactor"].origin)
 	}
+	r.readProjectionRank()
 	a := r.args["optim"]
 	if a.text == "" {
 		return
@@ -202,15 +207,45 @@ func (r *reader) readOptimizer() {
 	if layerwise {
 		r.job.OptimizerInBackward.Offer(true, a.origin+" "+a.text)
 	}
-	if momentum := optimArgument(r.args["optim_args"].text, "momentum"); momentum != "" && momentum != "0" && momentum != "0.0" {
+	if momentum := optimArgument(r.args["optim_args"], "momentum"); momentum != "" && momentum != "0" && momentum != "0.0" {
 		o = o.In(optim.Momentum)
 	}
 	r.job.Optimizer.Offer(o.Name, a.origin)
 }
 
-// optimArgument finds one value in optim_args, "rank=128,momentum=0.9".
-func optimArgument(text, key string) string {
-	for _, pair := range splitList(text) {
+// readProjectionRank reads rank=N of optim_args, or LLaMA-Factory's own options.
+func (r *reader) readProjectionRank() {
+	set, arguments := &r.job.ProjectionRank, r.args["optim_args"]
+	if why, unknown := shell.Unknown(arguments.text); unknown {
+		set.Withhold(why)
+	}
+	if text := optimArgument(arguments, "rank"); text != "" {
+		if rank, err := pythonInt(text); err == nil && rank > 0 {
+			set.Offer(rank, arguments.origin)
+		} else {
+			r.wrongArgument(arguments, "rank= and a whole number from 1")
+		}
+	}
+	for _, name := range []string{"galore", "apollo"} {
+		if r.on("use_" + name) {
+			r.integer(name+"_rank", set)
+			set.Offer(16, "default of LLaMA-Factory") // hparams/finetuning_args.py
+		}
+	}
+}
+
+// optimArgument finds one value in optim_args: "rank=128,momentum=0.9", or a mapping in a file.
+func optimArgument(a argument, key string) string {
+	if a.node != nil {
+		if fields, mapping := a.node.Fields(); mapping {
+			if fields[key] == nil {
+				return ""
+			}
+			text, _ := fields[key].Text() // "" for a list
+			return text
+		}
+	}
+	for _, pair := range splitList(a.text) {
 		if name, value, _ := strings.Cut(pair, "="); name == key {
 			return value
 		}

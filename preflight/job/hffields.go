@@ -35,7 +35,8 @@ func trainingFields() fieldSet {
 			learning_rate weight_decay max_grad_norm adam_beta1 adam_beta2 adam_epsilon`,
 		boolArgument: `bf16 fp16 bf16_full_eval fp16_full_eval gradient_checkpointing activation_checkpointing adafactor use_peft use_rslora use_dora
 			load_in_4bit load_in_8bit use_bnb_nested_quant packing use_liger_kernel use_liger auto_find_batch_size do_train do_eval
-			activation_offloading torch_compile use_flash_attention_2 flash_attention_2 load_best_model_at_end save_only_model use_cpu no_cuda`,
+			activation_offloading torch_compile use_flash_attention_2 flash_attention_2 load_best_model_at_end save_only_model use_cpu no_cuda
+			predict_with_generate`,
 		truthArgument: `tf32 ddp_find_unused_parameters ddp_broadcast_buffers ddp_static_graph`,
 		listArgument:  `lora_target_modules lora_modules_to_save optim_target_modules`,
 	}

@@ -31,17 +31,24 @@ type Job struct {
 	// Autocast: torch.autocast chooses the dtype of each operation, whatever the weights have.
 	Autocast   Setting[bool] `json:"autocast"`
 	MasterFP32 Setting[bool] `json:"master_fp32"` // an extra fp32 copy beside lower-precision weights
+	// GradDtype is the dtype of gradients where the engine gives them one of their own: fp32, bf16, fp16.
+	GradDtype Setting[string] `json:"grad_dtype"`
 
 	Optimizer Setting[string] `json:"optimizer"` // adamw (PyTorch's default implementation), adamw_fused, adamw_loop, adamw_8bit, sgd, ...
 	// OptimizerInBackward: each parameter is updated as soon as its gradient is there, so that no gradients are kept.
 	OptimizerInBackward Setting[bool] `json:"optimizer_in_backward"`
-	MicroBatch          Setting[int]  `json:"micro_batch"`
-	GradAccum           Setting[int]  `json:"grad_accum"`
-	GlobalBatch         Setting[int]  `json:"global_batch"`
+	// ProjectionRank is the rank that GaLore and APOLLO project gradients to.
+	ProjectionRank Setting[int] `json:"projection_rank"`
+	MicroBatch     Setting[int] `json:"micro_batch"`
+	GradAccum      Setting[int] `json:"grad_accum"`
+	GlobalBatch    Setting[int] `json:"global_batch"`
 	// EvalBatch is how many rows a GPU evaluates at a time; 0: nothing is evaluated.
-	EvalBatch Setting[int]  `json:"eval_batch"`
-	SeqLen    Setting[int]  `json:"seq_len"`
-	Packing   Setting[bool] `json:"packing"`
+	EvalBatch  Setting[int]  `json:"eval_batch"`
+	Evaluation Setting[bool] `json:"evaluation"` // the training evaluates, with however many rows
+	// EvalGenerates: an evaluation lets the model write answers (predict_with_generate).
+	EvalGenerates Setting[bool] `json:"eval_generates"`
+	SeqLen        Setting[int]  `json:"seq_len"`
+	Packing       Setting[bool] `json:"packing"`
 
 	Checkpointing Setting[string] `json:"checkpointing"` // none, full, selective, selective:N, offload
 	// Reentrant: a checkpointed layer runs on detached copies of its inputs (use_reentrant=True of torch.utils.checkpoint).
@@ -54,14 +61,22 @@ type Job struct {
 	LoRA            Setting[*LoRA]  `json:"lora"`
 	Quant           Setting[*Quant] `json:"quant"`
 
-	Sharding    Setting[string]  `json:"sharding"` // none, ddp, dp, zero1, zero2, zero3, fsdp-full, fsdp-grad, fsdp-hybrid, dist-optim
-	FSDPVersion Setting[int]     `json:"fsdp_version"`
-	FSDPWrap    Setting[string]  `json:"fsdp_wrap"` // layers: one unit a block; size; whole: the whole model is one unit, gathered at once
-	Offload     Setting[Offload] `json:"offload"`
-	TP          Setting[int]     `json:"tp"`
-	PP          Setting[int]     `json:"pp"`
-	CP          Setting[int]     `json:"cp"`
-	EP          Setting[int]     `json:"ep"`
+	Sharding    Setting[string] `json:"sharding"` // none, ddp, dp, zero1, zero2, zero3, fsdp-full, fsdp-grad, fsdp-hybrid, dist-optim
+	FSDPVersion Setting[int]    `json:"fsdp_version"`
+	FSDPWrap    Setting[string] `json:"fsdp_wrap"`  // layers: one unit a block; size; whole: the whole model is one unit, gathered at once
+	StateDict   Setting[string] `json:"state_dict"` // of FSDP's checkpoints. full: whole on rank 0; sharded: each rank its own shards
+	// BucketView: DDP's gradients are views of its buckets instead of a second copy (gradient_as_bucket_view).
+	BucketView Setting[bool]    `json:"gradient_as_bucket_view"`
+	Offload    Setting[Offload] `json:"offload"`
+	TP         Setting[int]     `json:"tp"`
+	PP         Setting[int]     `json:"pp"`
+	CP         Setting[int]     `json:"cp"`
+	EP         Setting[int]     `json:"ep"`
+	ETP        Setting[int]     `json:"etp"` // ranks that split one expert's matrices
+	// SequenceParallel: what lies between tensor-parallel layers is split too, along the sequence.
+	SequenceParallel Setting[bool] `json:"sequence_parallel"`
+	// VirtualStages is how many chunks an interleaved schedule cuts a pipeline stage's layers into; 1: not interleaved.
+	VirtualStages Setting[int] `json:"virtual_stages"`
 
 	Attention Setting[string] `json:"attention"` // eager, sdpa, flash_attention_2, ...
 	// Compile says that torch.compile compiles the model, or each of its layers, and with it the loss.

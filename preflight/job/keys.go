@@ -43,6 +43,8 @@ func modelKeys() []Key {
 			return err
 		}},
 		{Name: "precision", Usage: "weights, compute and master copy at once", Values: precisionNames(), set: setPrecision},
+		wordKey("grad_dtype", "gradients, where the engine gives them a dtype of their own", []string{"fp32", "bf16", "fp16"},
+			func(r *reader) *Setting[string] { return &r.job.GradDtype }),
 		{Name: "versions", Usage: "package versions instead of the installed ones: torch=2.6.0,transformers=4.51.3", set: func(r *reader, text, _ string) error {
 			versions, err := ParseVersions(text)
 			for name, version := range versions {
@@ -67,6 +69,14 @@ func trainingKeys() []Key {
 				r.offerOptimizer(text, origin, optim.Ours, optim.Trainer)
 				return nil
 			}},
+		boolKey("optimizer_in_backward", "each weight is updated as soon as its gradient is there",
+			func(r *reader) *Setting[bool] { return &r.job.OptimizerInBackward }),
+		numberKey("projection_rank", "rank that GaLore and APOLLO project gradients to",
+			func(r *reader) *Setting[int] { return &r.job.ProjectionRank }),
+		boolKey("evaluation", "the training evaluates", func(r *reader) *Setting[bool] { return &r.job.Evaluation }),
+		numberKey("eval_batch", "rows that one GPU evaluates at a time", func(r *reader) *Setting[int] { return &r.job.EvalBatch }),
+		boolKey("eval_generates", "an evaluation generates answers (predict_with_generate)",
+			func(r *reader) *Setting[bool] { return &r.job.EvalGenerates }),
 		{Name: "checkpointing", Usage: "activation checkpointing; selective:N is every N-th block",
 			Values: []string{"none", "full", "selective", "selective:N", "offload"}, set: setCheckpointing},
 		boolKey("checkpointing_reentrant", "checkpointed layers run on detached inputs (use_reentrant=True)", func(r *reader) *Setting[bool] { return &r.job.Reentrant }),
@@ -111,6 +121,9 @@ func parallelKeys() []Key {
 		{Name: "fsdp_version", Usage: "FSDP generation", Values: []string{"1", "2"}, set: func(r *reader, text, origin string) error {
 			return offerNumber(&r.job.FSDPVersion, text, origin)
 		}},
+		wordKey("state_dict", "how FSDP saves", []string{"full", "sharded"}, func(r *reader) *Setting[string] { return &r.job.StateDict }),
+		boolKey("gradient_as_bucket_view", "DDP's gradients are views of its buckets",
+			func(r *reader) *Setting[bool] { return &r.job.BucketView }),
 		{Name: "offload", Usage: "what lives in host memory", Values: []string{"none", "optimizer", "params", "all"}, set: func(r *reader, text, origin string) error {
 			offload := Offload{Optimizer: "none", Params: "none"}
 			if text == "optimizer" || text == "all" {
@@ -126,6 +139,11 @@ func parallelKeys() []Key {
 		numberKey("pp", "pipeline stages", func(r *reader) *Setting[int] { return &r.job.PP }),
 		numberKey("cp", "context-parallel size", func(r *reader) *Setting[int] { return &r.job.CP }),
 		numberKey("ep", "expert-parallel size", func(r *reader) *Setting[int] { return &r.job.EP }),
+		numberKey("etp", "ranks that split one expert's matrices", func(r *reader) *Setting[int] { return &r.job.ETP }),
+		boolKey("sequence_parallel", "tensor parallelism splits the sequence between its layers",
+			func(r *reader) *Setting[bool] { return &r.job.SequenceParallel }),
+		numberKey("virtual_stages", "chunks of a pipeline stage in an interleaved schedule",
+			func(r *reader) *Setting[int] { return &r.job.VirtualStages }),
 		numberKey("nproc", "processes a node", func(r *reader) *Setting[int] { return &r.job.NProc }),
 		numberKey("nnodes", "nodes", func(r *reader) *Setting[int] { return &r.job.NNodes }),
 	}

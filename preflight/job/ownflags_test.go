@@ -63,7 +63,19 @@ func flagCases() map[string][]flagCase {
 		"cp":           number("cp", "7"),
 		"ep":           number("ep", "9"),
 		"nproc":        number("nproc", "11"),
-		"nnodes":       number("nnodes", "19"),
+
+		"grad_dtype":              word("grad_dtype", "fp16", "fp32"),
+		"optimizer_in_backward":   number("optimizer_in_backward", "true", "false"),
+		"projection_rank":         number("projection_rank", "23"),
+		"evaluation":              number("evaluation", "true", "false"),
+		"eval_batch":              number("eval_batch", "29"),
+		"eval_generates":          number("eval_generates", "true", "false"),
+		"state_dict":              word("state_dict", "full", "sharded"),
+		"gradient_as_bucket_view": number("gradient_as_bucket_view", "true", "false"),
+		"etp":                     number("etp", "31"),
+		"sequence_parallel":       number("sequence_parallel", "true", "false"),
+		"virtual_stages":          number("virtual_stages", "37"),
+		"nnodes":                  number("nnodes", "19"),
 	}
 }
 

@@ -284,7 +284,10 @@ func (r *reader) argumentInSource(f *sourceFile, name string, e *python.Expr, at
 func withheldBy(j *Job) map[string][]fact {
 	return map[string][]fact{
 		"per_device_train_batch_size": {&j.MicroBatch}, "gradient_accumulation_steps": {&j.GradAccum}, "bf16": {&j.Precision}, "fp16": {&j.Precision},
-		"optim": {&j.Optimizer}, "gradient_checkpointing": {&j.Checkpointing}, "gradient_checkpointing_kwargs": {&j.Reentrant}, "max_length": {&j.SeqLen}, "max_seq_length": {&j.SeqLen},
+		"optim": {&j.Optimizer}, "optim_args": {&j.ProjectionRank}, "eval_strategy": {&j.Evaluation, &j.EvalBatch},
+		"evaluation_strategy": {&j.Evaluation, &j.EvalBatch}, "do_eval": {&j.Evaluation, &j.EvalBatch},
+		"per_device_eval_batch_size": {&j.EvalBatch}, "predict_with_generate": {&j.EvalGenerates},
+		"gradient_checkpointing": {&j.Checkpointing}, "gradient_checkpointing_kwargs": {&j.Reentrant}, "max_length": {&j.SeqLen}, "max_seq_length": {&j.SeqLen},
 		"packing": {&j.Packing}, "use_liger_kernel": {&j.FusedLoss, &j.LayerKernels}, "loss_type": {&j.FusedLoss}, "activation_offloading": {&j.ActivationOffload},
 		"attn_implementation": {&j.Attention}, "deepspeed": {&j.Sharding, &j.Offload, &j.Precision, &j.ParamDtype, &j.MasterFP32, &j.DeepSpeed},
 		"fsdp": {&j.Sharding, &j.FSDPVersion, &j.Offload}, "beta": {&j.RefModel}, "precompute_ref_log_probs": {&j.RefModel},

@@ -106,7 +106,7 @@ func traitRows() []traitRow {
 		{name: "custom", change: func(t *Traits) { t.NoDefaults, t.KeepsLogits = true, true }},
 		{name: "deepspeed", change: func(t *Traits) { t.DeepSpeed = true }},
 		{name: "megatron", change: func(t *Traits) { t.MegatronCore = true }},
-		{name: "nanotron", change: func(t *Traits) { t.SequenceParallel, t.RecomputesAttention = true, true }},
+		{name: "nanotron", change: func(t *Traits) { t.RecomputesAttention = true }},
 		{name: "torchtitan", change: func(t *Traits) {
 			t.OwnModels, t.SequenceParallel, t.CompilesLayers, t.ExpandableSegments = true, true, true, true
 			t.LossCompiledSince = Release{"torchtitan", []int{0, 1}} // train.py of 2024 notes that compiling the loss caused CUDA errors

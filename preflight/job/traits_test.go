@@ -1,7 +1,13 @@
 package job
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
 	"reflect"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -42,5 +48,53 @@ func TestBuiltOnTrainer(t *testing.T) {
 	}
 	if unknown := traitsOf(rows, ""); !unknown.NoDefaults || unknown.Trainer {
 		t.Errorf("no framework: %+v", unknown)
+	}
+}
+
+// The estimate and what stands on it know keys of the job and traits of its framework: no words of the command, and no framework by name.
+func TestNoRawWordsBelowTheJob(t *testing.T) {
+	frameworks := map[string]bool{}
+	for _, row := range traitRows() {
+		frameworks[row.name] = true
+	}
+	var files []string
+	for _, folder := range []string{"estimate", "plan"} {
+		found, err := filepath.Glob(filepath.Join("..", folder, "*.go"))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %v", folder, err)
+		}
+		files = append(files, found...)
+	}
+	set := token.NewFileSet()
+	for _, name := range files {
+		file, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		test := strings.HasSuffix(name, "_test.go")
+		allowed := map[ast.Node]bool{}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.CallExpr: // older("deepspeed", 0, 4): a package by its name
+				if f, ok := n.Fun.(*ast.SelectorExpr); ok && f.Sel.Name == "older" {
+					allowed[n.Args[0]] = true
+				}
+			case *ast.SelectorExpr:
+				if inner, ok := n.X.(*ast.SelectorExpr); ok && n.Sel.Name == "Known" {
+					allowed[inner] = true
+				}
+				raw := n.Sel.Name == "ScriptArgs" || !test && (n.Sel.Name == "Argv" || n.Sel.Name == "Framework" && !allowed[n])
+				if raw {
+					t.Errorf("%s: %s is for preflight/job: make it a key of the job, or a field of job.Traits", set.Position(n.Pos()), n.Sel.Name)
+				}
+			case *ast.BasicLit:
+				text, err := strconv.Unquote(n.Value)
+				checkpointing := text == "unsloth" // a word of the key checkpointing
+				if err == nil && frameworks[text] && !test && !allowed[n] && !checkpointing {
+					t.Errorf("%s: %s is the name of a framework: give it a field of job.Traits", set.Position(n.Pos()), n.Value)
+				}
+			}
+			return true
+		})
 	}
 }
