@@ -73,8 +73,6 @@ type Traits struct {
 	EvalBatch int
 	// EvalCache: evaluation keeps keys and values, by use_cache of the model's config, before transformers 5 (transformers/trainer.py).
 	EvalCache bool
-	// LigerSwitch: one switch puts Liger's kernels into layers and loss (use_liger_kernel; transformers/integrations/liger.py).
-	LigerSwitch bool
 }
 
 // A Release is a version of a package from which something holds.
@@ -95,13 +93,12 @@ func traitRows() []traitRow {
 	return []traitRow{
 		{name: "hf-trainer", change: func(t *Traits) {
 			*t = Traits{Trainer: true, NoSync: true, ReducesInCompute: true, AutocastsAdapters: true, FP32Outputs: true, TransformersLoss: true,
-				WideEmbeddings: true, OptimArguments: true, StateDictType: true, PadsBatches: true, EvalBatch: trainerEvalBatch, EvalCache: true,
-				LigerSwitch: true}
+				WideEmbeddings: true, OptimArguments: true, StateDictType: true, PadsBatches: true, EvalBatch: trainerEvalBatch, EvalCache: true}
 		}},
 		{name: "trl", on: "hf-trainer", change: func(t *Traits) { t.NarrowAdapters = true }},
-		{name: "axolotl", on: "hf-trainer", change: func(t *Traits) { t.LigerSwitch = false }}, // a key for each kernel
+		{name: "axolotl", on: "hf-trainer"},
 		{name: "llamafactory", on: "hf-trainer"},
-		{name: "unsloth", on: "hf-trainer", change: func(t *Traits) { t.LigerSwitch = false }}, // kernels of its own
+		{name: "unsloth", on: "hf-trainer"},
 		{name: "open-instruct"},
 		{name: "custom", change: func(t *Traits) { t.NoDefaults, t.KeepsLogits = true, true }},
 		{name: "deepspeed", change: func(t *Traits) { t.DeepSpeed = true }},
