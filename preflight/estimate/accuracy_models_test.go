@@ -141,16 +141,16 @@ func (r measuredRow) tokenizerSize() int64 {
 	return 50257
 }
 
-func (s megatronShape) linear(module string, role model.Role, out, in int64) []model.Tensor {
-	tensors := []model.Tensor{{Module: module, Path: "decoder.layers.*." + module, Role: role, Shape: []int64{out, in}}}
+func (s megatronShape) linear(module string, part model.Part, out, in int64) []model.Tensor {
+	tensors := []model.Tensor{{Module: module, Path: "decoder.layers.*." + module, Role: model.Linear, Part: part, Shape: []int64{out, in}}}
 	if s.bias {
-		tensors = append(tensors, model.Tensor{Module: module, Role: model.Bias, Shape: []int64{out}})
+		tensors = append(tensors, model.Tensor{Module: module, Role: model.Bias, Part: part, Shape: []int64{out}})
 	}
 	return tensors
 }
 
 func (s megatronShape) norm() []model.Tensor {
-	scale := model.Tensor{Module: "layernorm", Role: model.Norm, Shape: []int64{s.hidden}}
+	scale := model.Tensor{Module: "layernorm", Role: model.Norm, Part: model.PartNorm, Shape: []int64{s.hidden}}
 	if s.rms {
 		return []model.Tensor{scale}
 	}
@@ -158,21 +158,21 @@ func (s megatronShape) norm() []model.Tensor {
 }
 
 func (s megatronShape) attention() []model.Tensor {
-	return slices.Concat(s.norm(), s.linear("qkv_proj", model.Linear, (s.heads+2*s.kvHeads)*s.headDim, s.hidden),
-		s.linear("o_proj", model.Linear, s.hidden, s.heads*s.headDim))
+	return slices.Concat(s.norm(), s.linear("qkv_proj", model.PartQKV, (s.heads+2*s.kvHeads)*s.headDim, s.hidden),
+		s.linear("o_proj", model.PartO, s.hidden, s.heads*s.headDim))
 }
 
 func (s megatronShape) mlp() []model.Tensor {
-	gate := int64(1)
+	gate, part := int64(1), model.PartUp
 	if s.gated {
-		gate = 2
+		gate, part = 2, model.PartGateUp
 	}
 	if s.experts > 0 {
-		return append(s.norm(), model.Tensor{Module: "router", Role: model.Other, Shape: []int64{s.experts, s.hidden}},
-			model.Tensor{Module: "experts", Path: "mlp.experts", Role: model.Expert, Shape: []int64{s.experts, gate * s.expertWidth, s.hidden}},
-			model.Tensor{Module: "experts", Path: "mlp.experts", Role: model.Expert, Shape: []int64{s.experts, s.hidden, s.expertWidth}})
+		return append(s.norm(), model.Tensor{Module: "router", Role: model.Other, Part: model.PartRouter, Shape: []int64{s.experts, s.hidden}},
+			model.Tensor{Module: "experts", Path: "mlp.experts", Role: model.Expert, Part: model.PartExperts, Shape: []int64{s.experts, gate * s.expertWidth, s.hidden}},
+			model.Tensor{Module: "experts", Path: "mlp.experts", Role: model.Expert, Part: model.PartExperts, Shape: []int64{s.experts, s.hidden, s.expertWidth}})
 	}
-	return slices.Concat(s.norm(), s.linear("up_proj", model.Linear, gate*s.width, s.hidden), s.linear("down_proj", model.Linear, s.hidden, s.width))
+	return slices.Concat(s.norm(), s.linear("up_proj", part, gate*s.width, s.hidden), s.linear("down_proj", model.PartDown, s.hidden, s.width))
 }
 
 func (r measuredRow) megatronModel() (*model.Architecture, error) {

@@ -3,7 +3,6 @@ package estimate
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"oomguard/preflight/model"
 )
@@ -23,12 +22,12 @@ type block struct {
 	trainable                           bool
 	keepsInputs                         bool // matrix products keep their input: for the weight's gradient, or for no good reason
 	quirk                               quirk
-	elements                            map[string]int64    // weight elements by module, of those whose gradient has not appeared yet
-	lowRank                             map[string]adapter  // LoRA by module
-	branches                            map[*tensor]*tensor // inputs of adapters, where modules share one
-	fusedQKV                            bool                // q, k and v come out of one product
-	compiled                            bool                // torch.compile has fused what stands between matrix products
-	dense                               bool                // this layer of a mixture of experts has one MLP for all tokens
+	elements                            map[model.Part]int64   // weight elements by part, of those whose gradient has not appeared yet
+	lowRank                             map[model.Part]adapter // LoRA by part
+	branches                            map[*tensor]*tensor    // inputs of adapters, where modules share one
+	fusedQKV                            bool                   // q, k and v come out of one product
+	compiled                            bool                   // torch.compile has fused what stands between matrix products
+	dense                               bool                   // this layer of a mixture of experts has one MLP for all tokens
 	autocast                            bool
 	kind                                string    // of attention
 	returned                            []*tensor // attention's probabilities, which a variable of the layer holds until its end
@@ -55,12 +54,12 @@ func (r *rank) blockOf(dense bool) *block {
 	}
 	b := &block{rank: r, tokens: r.tokens(), h: h, q: heads * d, kv: kvHeads * d, i: ceilDiv(a.Intermediate, r.tp), heads: heads, kvHeads: kvHeads,
 		c: r.precision.compute, w: r.precision.unsharded(), stream: r.precision.stream, trainable: !r.adapters(),
-		quirk: quirkOf(a), elements: map[string]int64{}, lowRank: map[string]adapter{}, branches: map[*tensor]*tensor{}, autocast: r.precision.autocast, kind: r.attention, compiled: r.compiled()}
+		quirk: quirkOf(a), elements: map[model.Part]int64{}, lowRank: map[model.Part]adapter{}, branches: map[*tensor]*tensor{}, autocast: r.precision.autocast, kind: r.attention, compiled: r.compiled()}
 	b.keepsInputs = b.trainable || r.keepsFrozenInputs()
 	if b.autocast && (a.PostNorm || a.NormKind == "layer" && b.embeddingNorm() > 0) {
 		b.stream = 4 // autocast's LayerNorm puts out fp32, whatever the weights are
 	}
-	b.fusedQKV = len(b.present(fusedModules...)) > 0
+	b.fusedQKV = b.has(model.PartQKV)
 	if r.traits.FusedQKV { // with grouped heads, v is copied out of it
 		b.quirk, b.fusedQKV = quirk{}, b.kvHeads == b.heads
 	}
@@ -75,10 +74,10 @@ func (r *rank) blockOf(dense bool) *block {
 		owner := cmp.Or(r.whole, r)
 		for _, w := range owner.adapted() {
 			if w.unit == layerUnit && (r.whole == nil || w.encoder == r.encoderStack()) {
-				b.lowRank[moduleKey(w)] = r.adapterOf(w)
+				b.lowRank[w.Part] = r.adapterOf(w)
 			}
 			if isTransform(w) {
-				b.lowRank[transform] = adapter{in: w.Shape[1], out: w.Shape[0], rank: int64(r.lora.R)}
+				b.lowRank[model.PartTransform] = adapter{in: w.Shape[1], out: w.Shape[0], rank: int64(r.lora.R)}
 			}
 		}
 	}
@@ -91,7 +90,7 @@ func (r *rank) blockOf(dense bool) *block {
 	}
 	for _, w := range r.base {
 		if w.unit == layerUnit && w.dense == b.dense {
-			b.elements[moduleKey(w)] += ceilDiv(w.total(), alike)
+			b.elements[w.Part] += ceilDiv(w.total(), alike)
 		}
 	}
 	return b
@@ -100,49 +99,25 @@ func (r *rank) blockOf(dense bool) *block {
 // encoderStack says that this is the stack in front of the layers.
 func (r *rank) encoderStack() bool { return r.whole != nil && r.arch != r.whole.arch }
 
-// moduleKey tells the modules of a layer apart: GPT-2 calls two of them c_proj, BERT three of them dense; experts have MLPs of their own.
-func moduleKey(w weight) string {
-	switch {
-	case strings.Contains(w.Path, ".experts."):
-		return expertPrefix + w.Module
-	case w.Role != model.Norm && (strings.Contains(w.Path, ".EncDecAttention.") || strings.Contains(w.Path, ".encoder_attn.")):
-		return crossPrefix + w.Module
-	case w.Role == model.Norm:
-		return "norm"
-	case (w.Module == "c_proj" || w.Module == "Wo") && strings.Contains(w.Path, "mlp"):
-		return "mlp." + w.Module
-	case strings.HasSuffix(w.Path, "intermediate.dense"):
-		return "intermediate"
-	case strings.HasSuffix(w.Path, "output.dense") && !strings.Contains(w.Path, "attention"):
-		return "output"
-	}
-	return w.Module
-}
-
-// claim takes the weights of the modules out of those that still need a gradient.
-func (b *block) claim(modules []string) int64 {
+// claim takes the weights of the parts out of those that still need a gradient.
+func (b *block) claim(parts ...model.Part) int64 {
 	var n int64
-	for _, m := range modules {
-		n += b.elements[m]
-		delete(b.elements, m)
+	for _, p := range parts {
+		n += b.elements[p]
+		delete(b.elements, p)
 	}
 	return n
 }
 
-func (b *block) has(module string) bool {
-	return slices.ContainsFunc(b.base, func(w weight) bool { return w.unit == layerUnit && moduleKey(w) == module })
-}
-
-// present is the modules of a list that this layer has.
-func (b *block) present(names ...string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !b.has(n) })
+func (b *block) has(part model.Part) bool {
+	return slices.ContainsFunc(b.base, func(w weight) bool { return w.unit == layerUnit && w.Part == part })
 }
 
 // layer builds the graph of one layer and returns it.
 func (b *block) layer() *graph {
 	b.graph = newGraph(b.tokens*b.h, b.stream)
 	x := b.input
-	norms := b.claim([]string{"norm"})
+	norms := b.claim(model.PartNorm)
 	switch {
 	case b.arch.Parallel:
 		first := b.norm(x, b.h)
@@ -197,36 +172,29 @@ func (b *block) mlp(x *tensor) *tensor {
 	return y
 }
 
-var (
-	gateModules = []string{"gate_proj", "w1", "wi_0"}
-	upModules   = []string{"up_proj", "fc1", "c_fc", "dense_h_to_4h", "fc_in", "lin1", "intermediate", "w3", "wi", "wi_1", "linear_fc1", "ffn"}
-	bothModules = []string{"gate_up_proj", "input_linear", "Wi"}
-	downModules = []string{"down_proj", "fc2", "mlp.c_proj", "dense_4h_to_h", "fc_out", "lin2", "output", "w2", "wo", "output_linear", "linear_fc2", "mlp.Wo", "ffn_output"}
-)
-
 func (b *block) feedForward(x *tensor, width int64) *tensor {
 	n := b.tokens * width
 	if !b.arch.Gated {
-		up := b.activation(b.linear(x, width, b.present(upModules...)...))
-		return b.linear(b.dropout(up, b.arch.ActivationDropout), b.h, b.present(downModules...)...)
+		up := b.activation(b.linear(x, width, model.PartUp))
+		return b.linear(b.dropout(up, b.arch.ActivationDropout), b.h, model.PartDown)
 	}
 	var gate, up *tensor
-	if fused := b.present(bothModules...); len(fused) > 0 {
-		parts := b.split(b.linear(x, 2*width, fused...), n, n)
+	if b.has(model.PartGateUp) {
+		parts := b.split(b.linear(x, 2*width, model.PartGateUp), n, n)
 		gate, up = parts[0], parts[1]
 	} else {
-		gate = b.linear(x, width, b.present(gateModules...)...)
-		up = b.linear(x, width, b.present(upModules...)...)
+		gate = b.linear(x, width, model.PartGate)
+		up = b.linear(x, width, model.PartUp)
 	}
 	if b.megatron() || b.compiled { // the fused kernel keeps its input alone
 		y := b.add(op{name: "activation", in: []*tensor{gate, up}, saves: []*tensor{gate, up}}, n, b.c)
-		return b.linear(y, b.h, b.present(downModules...)...)
+		return b.linear(y, b.h, model.PartDown)
 	}
 	if b.liger.glu {
-		return b.linear(b.ligerGLU(gate, up), b.h, b.present(downModules...)...)
+		return b.linear(b.ligerGLU(gate, up), b.h, model.PartDown)
 	}
 	y := b.dropout(b.product(b.activation(gate), up), b.arch.ActivationDropout)
-	return b.linear(y, b.h, b.present(downModules...)...)
+	return b.linear(y, b.h, model.PartDown)
 }
 
 // experts sends each token to some of the experts, as transformers 5 does by default: sorted copies of the tokens, grouped matrix products
@@ -238,7 +206,7 @@ func (b *block) experts(x *tensor) *tensor {
 	a := b.arch
 	routed := b.tokens * max(a.ExpertsPerToken, 1)
 	width := b.expertWidth()
-	weights := b.claim([]string{"experts"})
+	weights := b.claim(model.PartExperts)
 	in := x
 	if b.quirk.router32 {
 		in = b.cast(x, 4)
@@ -259,10 +227,10 @@ func (b *block) experts(x *tensor) *tensor {
 	own.autocast = false
 	copies := b.add(op{name: "gather", in: []*tensor{x}, extra: 8 * routed}, routed*b.h, x.width)
 	copies = b.cast(copies, b.w)
-	up := b.expertProduct(&own, copies, routed, 2*width, weights*2/3, "gate_up_proj", "gate_proj", "up_proj", "w1", "w3")
+	up := b.expertProduct(&own, copies, routed, 2*width, weights*2/3, model.PartExpertGateUp, model.PartExpertGate, model.PartExpertUp)
 	parts := b.split(up, routed*width, routed*width)
 	y := b.expertGate(parts[0], parts[1])
-	y = b.expertProduct(&own, b.cast(y, b.w), routed, b.h, weights-weights*2/3, "down_proj", "w2")
+	y = b.expertProduct(&own, b.cast(y, b.w), routed, b.h, weights-weights*2/3, model.PartExpertDown)
 	wide := max(y.width, chosen.width)
 	y = b.add(op{name: "weigh", in: []*tensor{y, chosen}, saves: []*tensor{y, chosen}, temp: wide * y.n}, y.n, wide)
 	y = b.add(op{name: "scatter", in: []*tensor{y}, extra: 8 * routed}, y.n, y.width)
@@ -296,11 +264,10 @@ func (b *block) sharedExpert(x *tensor) *tensor {
 		return nil
 	}
 	shared := b.feedForward(x, ceilDiv(b.arch.SharedIntermediate, b.tp))
-	gate := b.present("shared_expert_gate")
-	if len(gate) == 0 {
+	if !b.has(model.PartSharedGate) {
 		return shared
 	}
-	open := b.linear(x, 1, gate...)
+	open := b.linear(x, 1, model.PartSharedGate)
 	open = b.add(op{name: "activation", in: []*tensor{open}, extra: open.bytes()}, open.n, open.width)
 	return b.add(op{name: "product", in: []*tensor{open, shared}, saves: []*tensor{shared}, temp: shared.bytes()}, shared.n, shared.width)
 }
@@ -326,7 +293,7 @@ func (b *block) ending() *graph {
 	if i := slices.IndexFunc(b.base, isTransform); b.arch.LogitsWidth == b.arch.Vocab && i >= 0 {
 		width := b.base[i].Shape[0]
 		y := b.matrix(x, b.tokens*width, 0)
-		if a, ok := b.lowRank[transform]; ok {
+		if a, ok := b.lowRank[model.PartTransform]; ok {
 			y = b.withAdapter(x, y, a)
 		}
 		x = b.norm(b.activation(y), width)
@@ -351,11 +318,7 @@ func (b *block) lastNorm(x *tensor) *tensor {
 	return x
 }
 
-// transform is the key of the adapter on that dense layer.
-const transform = "head.transform"
-
 // isTransform finds the dense layer between a masked language model and its head.
 func isTransform(w weight) bool {
-	return w.unit == finalUnit && w.Role == model.Linear && len(w.Shape) == 2 &&
-		(w.Shape[0] == w.Shape[1] || strings.HasPrefix(w.Path, "generator_predictions") || w.Path == "predictions.dense")
+	return w.Part == model.PartTransform && w.Role == model.Linear
 }

@@ -60,7 +60,7 @@ func (r *rank) adapterWeights() []weight {
 	}
 	var out []weight
 	add := func(w weight, role model.Role, shape ...int64) {
-		t := model.Tensor{Module: w.Module, Path: w.Path, Role: role, Shape: shape}
+		t := model.Tensor{Module: w.Module, Path: w.Path, Role: role, Part: w.Part, Shape: shape}
 		out = append(out, weight{Tensor: t, unit: w.unit, repeat: w.repeat, elements: t.Elements()})
 	}
 	modules := r.adapted()

@@ -2,16 +2,9 @@ package estimate
 
 import (
 	"cmp"
-	"slices"
 	"strings"
-)
 
-var (
-	qModules     = []string{"q_proj", "query", "query_proj", "q_lin", "q"}
-	kModules     = []string{"k_proj", "key", "key_proj", "k_lin", "k"}
-	vModules     = []string{"v_proj", "value", "value_proj", "v_lin", "v"}
-	fusedModules = []string{"query_key_value", "c_attn", "qkv_proj", "Wqkv", "W_pack", "qkv"}
-	outModules   = []string{"o_proj", "out_proj", "dense", "c_proj", "out_lin", "o", "proj", "Wo"}
+	"oomguard/preflight/model"
 )
 
 // attend is the projections, their rotation, the core and the output projection.
@@ -24,7 +17,7 @@ func (b *block) attend(x *tensor) *tensor {
 }
 
 func (b *block) finish(x, out *tensor) *tensor {
-	y := b.dropout(b.linear(out, b.h, b.present(outModules...)...), b.arch.HiddenDropout)
+	y := b.dropout(b.linear(out, b.h, model.PartO), b.arch.HiddenDropout)
 	b.hold(x)
 	return y
 }
@@ -34,16 +27,15 @@ func (b *block) project(x *tensor) (q, k, v *tensor) {
 		return b.projectLatent(x)
 	}
 	if b.fusedQKV {
-		modules := b.present(slices.Concat(fusedModules, qModules, kModules, vModules)...)
-		parts := b.split(b.linear(x, b.q+2*b.kv, modules...), b.tokens*b.q, b.tokens*b.kv, b.tokens*b.kv)
+		parts := b.split(b.linear(x, b.q+2*b.kv, model.PartQKV, model.PartQ, model.PartK, model.PartV), b.tokens*b.q, b.tokens*b.kv, b.tokens*b.kv)
 		q, k, v = parts[0], parts[1], parts[2]
 		if b.quirk.copiesHeads {
 			v = b.copied(v)
 		}
 	} else {
-		q = b.linear(x, b.q, b.present(qModules...)...)
-		k = b.linear(x, b.kv, b.present(kModules...)...)
-		v = b.linear(x, b.kv, b.present(vModules...)...)
+		q = b.linear(x, b.q, model.PartQ)
+		k = b.linear(x, b.kv, model.PartK)
+		v = b.linear(x, b.kv, model.PartV)
 	}
 	d := b.q / max(b.heads, 1)
 	if b.arch.QKNorm && !b.quirk.normsRotated {
@@ -70,16 +62,16 @@ func (b *block) projectLatent(x *tensor) (q, k, v *tensor) {
 	a := b.arch
 	nope, rope := b.tokens*b.heads*a.NopeDim, b.tokens*b.heads*a.RopeDim
 	if a.QueryRank > 0 {
-		latent := b.norm(b.linear(x, a.QueryRank, "q_a_proj"), a.QueryRank)
-		q = b.linear(latent, b.q, "q_b_proj")
+		latent := b.norm(b.linear(x, a.QueryRank, model.PartQDown), a.QueryRank)
+		q = b.linear(latent, b.q, model.PartQUp)
 	} else {
-		q = b.linear(x, b.q, "q_proj")
+		q = b.linear(x, b.q, model.PartQ)
 	}
 	parts := b.split(q, nope, rope)
 	q = b.add(op{name: "join", in: []*tensor{parts[0], b.rotated(parts[1])}}, b.tokens*b.q, q.width)
-	down := b.linear(x, a.KVRank+a.RopeDim, "kv_a_proj_with_mqa")
+	down := b.linear(x, a.KVRank+a.RopeDim, model.PartKDown)
 	latents := b.split(down, b.tokens*a.KVRank, b.tokens*a.RopeDim)
-	up := b.linear(b.norm(latents[0], a.KVRank), b.heads*(a.NopeDim+a.ValueDim), "kv_b_proj")
+	up := b.linear(b.norm(latents[0], a.KVRank), b.heads*(a.NopeDim+a.ValueDim), model.PartKUp)
 	expanded := b.split(up, nope, b.tokens*b.heads*a.ValueDim)
 	k = b.add(op{name: "join", in: []*tensor{expanded[0], b.rotated(latents[1])}}, b.tokens*b.q, up.width)
 	return q, k, expanded[1]

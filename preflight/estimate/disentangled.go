@@ -1,25 +1,22 @@
 package estimate
 
-import "strings"
+import "oomguard/preflight/model"
 
 // disentangled is DeBERTa's attention: to the scores of contents come those of contents with relative positions, gathered from a table
 // of all distances (transformers/models/deberta_v2). There is no fused kernel for it.
 func (b *block) disentangled(x *tensor) *tensor {
-	q := b.copied(b.linear(x, b.q, b.present(qModules...)...))
-	k := b.copied(b.linear(x, b.kv, b.present(kModules...)...))
-	v := b.copied(b.linear(x, b.kv, b.present(vModules...)...))
+	q, k, v, source := b.contents(x)
 	n, distances := b.tokens*b.heads*b.seq, b.distances()
 	scaled := b.scaled(k)
 	scores := b.add(op{name: "core", in: []*tensor{q, scaled}, saves: []*tensor{q, scaled}}, n, q.width)
 	var bias *tensor
-	named := []*tensor{q, k, v, scores} // by variables, until the bias is there
+	named := append(source, q, k, v, scores) // by variables, until the bias is there
 	for _, term := range b.arch.PositionTerms {
-		content := q
+		content, role := q, model.PartPositionK
 		if term == "p2c" {
-			content = k
+			content, role = k, model.PartPositionQ
 		}
-		b.claim([]string{"pos_key_proj", "pos_query_proj"})
-		positions := b.add(op{name: "core"}, b.batch*distances*b.q, q.width) // repeated for every sequence
+		positions := b.add(b.weighing(op{name: "core"}, b.claim(role)), b.batch*distances*b.q, q.width) // repeated for every sequence
 		products := b.add(op{name: "core", in: []*tensor{content, positions}, saves: []*tensor{content, positions}}, b.tokens*b.heads*distances, q.width)
 		chosen := b.add(op{name: "gather", in: []*tensor{products}, saves: []*tensor{products}, extra: 8 * b.seq * b.seq}, n, q.width) // int64 indices
 		named = append(named, positions, chosen)
@@ -48,10 +45,21 @@ func (b *block) disentangled(x *tensor) *tensor {
 	return b.finish(x, b.copied(out))
 }
 
+// contents are queries, keys and values; the first DeBERTa makes them in one product and adds biases to the first and the last.
+// source is that product's result, which a variable names as long as them.
+func (b *block) contents(x *tensor) (q, k, v *tensor, source []*tensor) {
+	if b.fusedQKV {
+		joined := b.linear(x, b.q+2*b.kv, model.PartQKV)
+		parts := b.split(joined, b.tokens*b.q, b.tokens*b.kv, b.tokens*b.kv)
+		return b.copied(parts[0]), b.copied(parts[1]), b.copied(parts[2]), []*tensor{joined}
+	}
+	return b.copied(b.linear(x, b.q, model.PartQ)), b.copied(b.linear(x, b.kv, model.PartK)), b.copied(b.linear(x, b.kv, model.PartV)), nil
+}
+
 // distances is the rows of the table of relative positions.
 func (b *block) distances() int64 {
 	for _, w := range b.base {
-		if w.unit == embeddingUnit && strings.HasSuffix(w.Path, "encoder.rel_embeddings") {
+		if w.Part == model.PartPositions && w.Role == model.Embedding {
 			return w.Shape[0]
 		}
 	}

@@ -3,7 +3,6 @@ package estimate
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"oomguard/preflight/model"
 )
@@ -73,7 +72,7 @@ func (r *rank) encoderTape() *tape {
 // projected is what the two linear layers between a vision tower and the text keep: their inputs, and that of the function between them.
 func (r *rank) projected() int64 {
 	for _, w := range r.base {
-		if w.unit == embeddingUnit && w.Role == model.Linear && strings.HasSuffix(w.Path, "multi_modal_projector.linear_1") && r.trainsEnds() {
+		if w.Part == model.PartProjector && w.Role == model.Linear && r.trainsEnds() {
 			return r.precision.compute * r.batch * r.encoderSequence() * (w.Shape[1] + 2*w.Shape[0])
 		}
 	}
@@ -101,12 +100,11 @@ func (r *rank) unreadLayers() int64 {
 
 // encoderNorm finds the norm after an encoder's layers: T5's, Whisper's and those of vision towers.
 func encoderNorm(w weight) bool {
-	names := []string{"encoder.final_layer_norm", "encoder.layer_norm", "model.encoder.layer_norm"}
-	return w.unit == embeddingUnit && slices.Contains(names, w.Path)
+	return w.unit == embeddingUnit && w.Part == model.PartStackNorm
 }
 
 func encoderEmbeddingNorm(w weight) bool {
-	return w.unit == embeddingUnit && (w.Module == "pre_layrnorm" || w.Path == "model.encoder.layernorm_embedding")
+	return w.unit == embeddingUnit && w.Part == model.PartFrontNorm
 }
 
 func (b *block) encoderEnding() *graph {
@@ -163,25 +161,14 @@ func (b *block) attendEncoder(x *tensor) *tensor {
 	if b.shared == nil {
 		b.shared = &tensor{n: b.batch * b.keys * b.h, width: b.stream}
 	}
-	q := b.linear(x, b.q, b.present(crossed(qModules)...)...)
+	q := b.linear(x, b.q, model.PartQ.Crossed())
 	b.tokens = b.batch * b.keys
-	k := b.linear(b.shared, b.kv, b.present(crossed(kModules)...)...)
-	v := b.linear(b.shared, b.kv, b.present(crossed(vModules)...)...)
+	k := b.linear(b.shared, b.kv, model.PartK.Crossed())
+	v := b.linear(b.shared, b.kv, model.PartV.Crossed())
 	b.tokens = tokens
 	out := b.core(q, k, v)
 	b.keys = 0
-	y := b.dropout(b.linear(out, b.h, b.present(crossed(outModules)...)...), b.arch.HiddenDropout)
+	y := b.dropout(b.linear(out, b.h, model.PartO.Crossed()), b.arch.HiddenDropout)
 	b.hold(x)
 	return y
 }
-
-// crossed are the same modules in the attention to the encoder.
-func crossed(names []string) []string {
-	out := make([]string, len(names))
-	for i, n := range names {
-		out[i] = crossPrefix + n
-	}
-	return out
-}
-
-const crossPrefix = "cross."

@@ -1,12 +1,14 @@
 package estimate
 
+import "oomguard/preflight/model"
+
 // everyExpert is Llama 4's mixture: each expert gets all tokens, times a weight that is 0 for those that were not sent to it, so that memory does not
 // depend on how many experts a token visits (Llama4TextMoe in transformers/models/llama4).
 func (b *block) everyExpert(x *tensor) *tensor {
 	a := b.arch
 	all := b.tokens * a.Experts
-	width, weights := b.expertWidth(), b.claim([]string{"experts"})
-	scores := b.linear(x, a.Experts, "router")
+	width, weights := b.expertWidth(), b.claim(model.PartExperts)
+	scores := b.linear(x, a.Experts, model.PartRouter)
 	chosen := b.add(op{name: "router", in: []*tensor{scores}, extra: 16 * b.tokens * max(a.ExpertsPerToken, 1)}, all, scores.width)
 	open := b.add(op{name: "router", in: []*tensor{b.cast(chosen, 4)}}, all, 4)
 	b.ops[len(b.ops)-1].saves = []*tensor{open}

@@ -8,9 +8,6 @@ import (
 
 // LoRA on the experts of a mixture of experts, and on its router.
 
-// expertPrefix is that of the keys of experts' modules.
-const expertPrefix = "experts."
-
 // withExperts tells the model how the job's releases keep experts, which decides what the targets of an adapter reach. Unknown releases are
 // taken for today's.
 func (s *scenario) withExperts(a *model.Architecture) *model.Architecture {
@@ -40,9 +37,9 @@ func (r *rank) adapterOf(w weight) adapter {
 // expertProduct is a product of all experts with the tokens sent to them, out elements wide for each. An adapter on the stacked weight makes a new
 // weight of it (lora.ParamWrapper: baddbmm of the weight and the adapter's two factors), which the product keeps, and which gets a gradient as
 // large; separate experts have adapters like other modules.
-func (b *block) expertProduct(own *block, x *tensor, routed, out, weights int64, modules ...string) *tensor {
-	for _, m := range modules {
-		if a, ok := b.lowRank[expertPrefix+m]; ok && a.stacked > 0 {
+func (b *block) expertProduct(own *block, x *tensor, routed, out, weights int64, parts ...model.Part) *tensor {
+	for _, p := range parts {
+		if a, ok := b.lowRank[p]; ok && a.stacked > 0 {
 			merged := b.merged(a)
 			return b.add(op{name: "linear", folds: true, in: []*tensor{x, merged}, saves: []*tensor{x, merged}}, routed*out, b.w)
 		}
@@ -50,8 +47,8 @@ func (b *block) expertProduct(own *block, x *tensor, routed, out, weights int64,
 	y := own.matrix(x, routed*out, weights)
 	apart := *b
 	apart.tokens = routed
-	for _, m := range modules {
-		if a, ok := b.lowRank[expertPrefix+m]; ok {
+	for _, p := range parts {
+		if a, ok := b.lowRank[p]; ok {
 			y = apart.withAdapter(x, y, adapter{in: a.in, out: out, rank: a.rank})
 		}
 	}
@@ -72,8 +69,8 @@ func (b *block) merged(a adapter) *tensor {
 // routerProduct is the router's scores.
 func (b *block) routerProduct(x *tensor) *tensor {
 	n := b.tokens * b.arch.Experts
-	a, adapted := b.lowRank["gate"]
-	y := b.matrix(x, n, b.claim([]string{"gate", "router"}))
+	a, adapted := b.lowRank[model.PartRouter]
+	y := b.matrix(x, n, b.claim(model.PartRouter))
 	switch {
 	case !adapted:
 		return y

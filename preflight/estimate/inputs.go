@@ -1,10 +1,6 @@
 package estimate
 
-import (
-	"strings"
-
-	"oomguard/preflight/model"
-)
+import "oomguard/preflight/model"
 
 // What stands in front of the layers: the batch, and what embeddings keep.
 
@@ -30,7 +26,7 @@ func (b *block) features() int64 {
 		case 4:
 			return samples * w.elements / max(w.Shape[0], 1)
 		case 3:
-			if w.Module == "conv1" {
+			if w.Part == model.PartFirstFrames {
 				return 2 * samples * w.Shape[1]
 			}
 		}
@@ -80,13 +76,13 @@ func (b *block) afterEmbedding(checkpointed bool) int64 {
 
 // isConvolution finds the weights that make positions out of patches or frames.
 func isConvolution(w weight) bool {
-	return w.unit == embeddingUnit && (len(w.Shape) == 4 || len(w.Shape) == 3 && strings.HasPrefix(w.Module, "conv"))
+	return w.unit == embeddingUnit && (len(w.Shape) == 4 || w.Part.IsConvolution())
 }
 
 // convolutions is what Whisper's two keep besides the spectrogram: what each puts out, and the first one's after its GELU.
 func (b *block) convolutions() int64 {
 	for _, w := range b.base {
-		if w.unit == embeddingUnit && w.Module == "conv2" && len(w.Shape) == 3 {
+		if w.unit == embeddingUnit && w.Part == model.PartSecondFrames {
 			return 5 * b.c * b.batch * b.frames() * w.Shape[0]
 		}
 	}
@@ -100,7 +96,7 @@ func (b *block) embeddingNorm() int64 {
 		width = 4
 	}
 	for _, w := range b.base {
-		if w.unit == embeddingUnit && w.Role == model.Norm && !strings.Contains(w.Path, "encoder.LayerNorm") && (b.arch.Encoder == nil || strings.Contains(w.Path, "decoder.")) {
+		if w.unit == embeddingUnit && w.Role == model.Norm && w.Part != model.PartPositions && (b.arch.Encoder == nil || !w.Front) {
 			return b.tokens * (width*w.elements + 8)
 		}
 	}

@@ -1,6 +1,10 @@
 package estimate
 
-import "slices"
+import (
+	"slices"
+
+	"oomguard/preflight/model"
+)
 
 // Operations of a block. Each records what autograd keeps for it in PyTorch and in the Python code of transformers.
 
@@ -94,27 +98,23 @@ func (r *rank) dropoutMask(n, width int64) int64 {
 	return n
 }
 
-// linear is the matrix product of a module, out elements a token wide, with its adapter if it has one.
-func (b *block) linear(x *tensor, out int64, modules ...string) *tensor {
-	y := b.matrix(x, b.tokens*out, b.claim(modules))
-	for _, m := range modules {
-		if a, ok := b.lowRank[m]; ok {
+// linear is the matrix product of a part, out elements a token wide, with its adapter if it has one.
+func (b *block) linear(x *tensor, out int64, parts ...model.Part) *tensor {
+	y := b.matrix(x, b.tokens*out, b.claim(parts...))
+	for _, p := range parts {
+		if a, ok := b.lowRank[p]; ok {
 			y = b.withAdapter(x, y, a)
 		}
 	}
 	return y
 }
 
-// matrix is the product with a weight of the given number of elements. A trained weight keeps the product's input for its gradient,
-// which autocast makes in 16 bit first; the 16-bit copy of a weight stays with the graph.
+// matrix is the product with a weight of the given number of elements. A trained weight keeps the product's input for its gradient.
 func (b *block) matrix(x *tensor, n int64, weights int64) *tensor {
-	o := op{name: "linear", folds: true}
+	o := b.weighing(op{name: "linear", folds: true}, weights)
 	width := b.w
 	if b.autocast {
 		width = b.c
-		if b.w == 4 && b.quant == nil && (b.trainable || b.lora != nil) && !b.arch.SharedBlocks { // those of shared blocks exist once
-			o.extra = b.c * weights
-		}
 	}
 	if b.quant != nil { // bitsandbytes computes in 16 bit and answers in the input's dtype (bitsandbytes/nn/modules.py)
 		width = x.width
@@ -124,13 +124,23 @@ func (b *block) matrix(x *tensor, n int64, weights int64) *tensor {
 	if b.keepsInputs {
 		o.saves = []*tensor{in}
 	}
+	return b.add(o, n, width)
+}
+
+// weighing is o with what a trained weight of so many elements adds: its gradient, which autocast makes in 16 bit first, and the weight's
+// 16-bit copy, which stays with the graph.
+func (b *block) weighing(o op, weights int64) op {
+	lowers := b.autocast && b.w == 4
+	if lowers && b.quant == nil && (b.trainable || b.lora != nil) && !b.arch.SharedBlocks { // those of shared blocks exist once
+		o.extra = b.c * weights
+	}
 	if b.trainable {
 		o.grads = b.precision.grad * weights
-		if b.autocast && b.w == 4 { // before it is fp32 too
+		if lowers { // before it is fp32 too
 			o.temp = b.c * weights
 		}
 	}
-	return b.add(o, n, width)
+	return o
 }
 
 // withAdapter adds LoRA's branch: B(A(dropout(x))) times a number. PEFT casts x to the adapter's dtype first (peft/tuners/lora/layer.py).

@@ -59,8 +59,8 @@ func rewarding(a *model.Architecture) *model.Architecture {
 	copied.Tied, copied.TiedHead, copied.Causal, copied.LogitsWidth = false, nil, false, 1
 	copied.Units = slices.Clone(a.Units)
 	copied.Units[last].Tensors = append(slices.DeleteFunc(slices.Clone(a.Units[last].Tensors), func(t model.Tensor) bool {
-		return t.Role == model.Head || t.Role == model.Bias && t.Module == "lm_head"
-	}), model.Tensor{Module: "score", Path: "score", Role: model.Head, Shape: []int64{1, a.Hidden}})
+		return t.Role == model.Head || t.Role == model.Bias && t.Part == model.PartHead
+	}), model.Tensor{Module: "score", Path: "score", Role: model.Head, Part: model.PartScore, Shape: []int64{1, a.Hidden}})
 	return &copied
 }
 

@@ -88,7 +88,7 @@ func (r *rank) placeUnits() {
 		}
 	}
 	if r.arch.Tied && r.last && !r.first { // the last pipeline stage keeps its own copy of the tied embedding
-		r.base = append(r.base, r.slice(model.Tensor{Module: "lm_head", Role: model.Head, Shape: []int64{r.arch.Vocab, r.arch.Hidden}}, finalUnit, 1))
+		r.base = append(r.base, r.slice(model.Tensor{Module: "lm_head", Role: model.Head, Part: model.PartHead, Shape: []int64{r.arch.Vocab, r.arch.Hidden}}, finalUnit, 1))
 	}
 }
 

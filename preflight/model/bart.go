@@ -40,12 +40,12 @@ func bartLike(c *config, kind bartKind) *blueprint {
 	encoder.MaxPositions = b.MaxPositions
 	h, v := b.Hidden, b.Vocab
 	positions := kind.positions(b)
-	encoder.embeddings = positions
+	encoder.embeddings = frontNorms(positions)
 	b.embeddings = within("decoder.", positions)
 	encoder.blocks = layers(encoder.Layers, "layers.*.", seq2seqBlock(&encoder.Architecture, true))
 	b.blocks = layers(b.Layers, "decoder.layers.*.", seq2seqBlock(&b.Architecture, true))
 	if !kind.postNorm {
-		encoder.final, b.final = layerNorm("layer_norm", h), layerNorm("decoder.layer_norm", h)
+		encoder.final, b.final = as(PartStackNorm, layerNorm("layer_norm", h)), layerNorm("decoder.layer_norm", h)
 	}
 	b.after(encoder, "encoder.")
 	words := embedding("shared", v, h)
@@ -60,11 +60,22 @@ func bartLike(c *config, kind bartKind) *blueprint {
 	b.head = c.head(map[task][]Tensor{
 		bareModel:             nil,
 		conditionalGeneration: projection("lm_head", Head, h, v, false),
-		sequenceClassification: slices.Concat(linear("classification_head.dense", h, h, true),
+		sequenceClassification: slices.Concat(linear(PartProjection, "classification_head.dense", h, h, true),
 			projection("classification_head.out_proj", Head, h, labels, true)),
 		questionAnswering: projection("qa_outputs", Head, h, 2, true),
 	})
 	return b
+}
+
+// frontNorms marks the norms among an encoder's embeddings.
+func frontNorms(tensors []Tensor) []Tensor {
+	out := slices.Clone(tensors)
+	for i, t := range out {
+		if t.Role == Norm {
+			out[i].Part = PartFrontNorm
+		}
+	}
+	return out
 }
 
 // seq2seqSizes reads the keys that BART and Whisper share; absent is the default of the dropout.
@@ -95,12 +106,12 @@ func seq2seqSizes(c *config, b, encoder *blueprint, absent float64) {
 func seq2seqBlock(a *Architecture, keyBias bool) []Tensor {
 	h, i := a.Hidden, a.Intermediate
 	attention := func(path string) []Tensor {
-		return slices.Concat(linear(path+"k_proj", h, h, keyBias), linear(path+"v_proj", h, h, true), linear(path+"q_proj", h, h, true),
-			linear(path+"out_proj", h, h, true), layerNorm(path[:len(path)-1]+"_layer_norm", h))
+		return slices.Concat(linear(PartK, path+"k_proj", h, h, keyBias), linear(PartV, path+"v_proj", h, h, true), linear(PartQ, path+"q_proj", h, h, true),
+			linear(PartO, path+"out_proj", h, h, true), layerNorm(path[:len(path)-1]+"_layer_norm", h))
 	}
 	tensors := attention("self_attn.")
 	if a.CrossAttention {
-		tensors = append(tensors, attention("encoder_attn.")...)
+		tensors = append(tensors, crossed(attention("encoder_attn."))...)
 	}
-	return slices.Concat(tensors, linear("fc1", h, i, true), linear("fc2", i, h, true), layerNorm("final_layer_norm", h))
+	return slices.Concat(tensors, linear(PartUp, "fc1", h, i, true), linear(PartDown, "fc2", i, h, true), layerNorm("final_layer_norm", h))
 }

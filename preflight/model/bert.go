@@ -7,10 +7,10 @@ func bert(c *config) *blueprint {
 	b := encoder(c, "bert")
 	h, v := b.Hidden, b.Vocab
 	if slices.Contains([]task{bareModel, preTraining, nextSentence, sequenceClassification, multipleChoice}, c.task) {
-		b.final = linear("pooler.dense", h, h, true)
+		b.final = linear(PartProjection, "pooler.dense", h, h, true)
 	}
 	// The vocabulary's bias is a parameter of the head itself. An untied decoder has one more since transformers 5.
-	words := slices.Concat([]Tensor{tensor("cls.predictions", Bias, v)}, linear("cls.predictions.transform.dense", h, h, true),
+	words := slices.Concat([]Tensor{tensor("cls.predictions", Bias, v)}, linear(PartTransform, "cls.predictions.transform.dense", h, h, true),
 		layerNorm("cls.predictions.transform.LayerNorm", h), projection("cls.predictions.decoder", Head, h, v, !b.Tied))
 	follows := projection("cls.seq_relationship", Head, h, 2, true)
 	classifier := projection("classifier", Head, h, c.labels(), true)
@@ -33,15 +33,15 @@ func roberta(c *config) *blueprint {
 	b := encoder(c, "roberta")
 	h, v := b.Hidden, b.Vocab
 	if c.task == bareModel || c.task == multipleChoice {
-		b.final = linear("pooler.dense", h, h, true)
+		b.final = linear(PartProjection, "pooler.dense", h, h, true)
 	}
-	words := slices.Concat([]Tensor{tensor("lm_head", Bias, v)}, linear("lm_head.dense", h, h, true),
+	words := slices.Concat([]Tensor{tensor("lm_head", Bias, v)}, linear(PartTransform, "lm_head.dense", h, h, true),
 		layerNorm("lm_head.layer_norm", h), projection("lm_head.decoder", Head, h, v, !b.Tied))
 	b.head = c.head(map[task][]Tensor{
 		bareModel: nil,
 		causalLM:  words,
 		maskedLM:  words,
-		sequenceClassification: slices.Concat(linear("classifier.dense", h, h, true),
+		sequenceClassification: slices.Concat(linear(PartProjection, "classifier.dense", h, h, true),
 			projection("classifier.out_proj", Head, h, c.labels(), true)),
 		tokenClassification: projection("classifier", Head, h, c.labels(), true),
 		questionAnswering:   projection("qa_outputs", Head, h, c.labels(), true),
@@ -92,18 +92,18 @@ func encoderEmbeddings(c *config, b *blueprint, width int64) []Tensor {
 
 func encoderAttention(query, key, value string, h int64) []Tensor {
 	return slices.Concat(
-		linear("attention.self."+query, h, h, true),
-		linear("attention.self."+key, h, h, true),
-		linear("attention.self."+value, h, h, true))
+		linear(PartQ, "attention.self."+query, h, h, true),
+		linear(PartK, "attention.self."+key, h, h, true),
+		linear(PartV, "attention.self."+value, h, h, true))
 }
 
 // encoderRest is what follows attention in a block.
 func encoderRest(b *blueprint) []Tensor {
 	h, i := b.Hidden, b.Intermediate
 	return slices.Concat(
-		linear("attention.output.dense", h, h, true),
+		linear(PartO, "attention.output.dense", h, h, true),
 		layerNorm("attention.output.LayerNorm", h),
-		linear("intermediate.dense", h, i, true),
-		linear("output.dense", i, h, true),
+		linear(PartUp, "intermediate.dense", h, i, true),
+		linear(PartDown, "output.dense", i, h, true),
 		layerNorm("output.LayerNorm", h))
 }

@@ -21,11 +21,11 @@ func bloom(c *config) *blueprint {
 	b.embeddings = slices.Concat(embedding("word_embeddings", b.Vocab, h), layerNorm("word_embeddings_layernorm", h))
 	b.blocks = layers(b.Layers, "h.*.",
 		layerNorm("input_layernorm", h),
-		linear("self_attention.query_key_value", h, 3*h, true),
-		linear("self_attention.dense", h, h, true),
+		linear(PartQKV, "self_attention.query_key_value", h, 3*h, true),
+		linear(PartO, "self_attention.dense", h, h, true),
 		layerNorm("post_attention_layernorm", h),
-		linear("mlp.dense_h_to_4h", h, i, true),
-		linear("mlp.dense_4h_to_h", i, h, true))
+		linear(PartUp, "mlp.dense_h_to_4h", h, i, true),
+		linear(PartDown, "mlp.dense_4h_to_h", i, h, true))
 	b.final = layerNorm("ln_f", h)
 	b.head = c.head(decoderHeads("lm_head", "classifier", h, b.Vocab, c.labels(), false))
 	return b

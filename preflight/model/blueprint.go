@@ -28,7 +28,7 @@ func (b *blueprint) assemble(t task) *Architecture {
 			continue
 		}
 		a.LogitsWidth = tensor.Shape[0]
-		a.PooledLogits = t.pools && tensor.Module != "score" // decoders score every token, and take the last one's
+		a.PooledLogits = t.pools && tensor.Part != PartScore
 		if a.Tied {
 			a.TiedHead = &tensor
 			head = slices.Delete(head, i, i+1)
@@ -54,6 +54,7 @@ func (b *blueprint) assemble(t task) *Architecture {
 // after puts an encoder in front of b's own stack. All weights around the encoder's blocks count as embeddings.
 func (b *blueprint) after(encoder *blueprint, path string) {
 	encoder.under(path)
+	encoder.inFront()
 	around := slices.Concat(encoder.embeddings, encoder.final)
 	e := &encoder.Architecture
 	for _, t := range around {
@@ -66,6 +67,22 @@ func (b *blueprint) after(encoder *blueprint, path string) {
 	b.embeddings = slices.Concat(around, b.embeddings)
 	b.blocks = slices.Concat(encoder.blocks, b.blocks)
 	b.Encoder = e
+}
+
+// inFront marks the weights of an encoder.
+func (b *blueprint) inFront() {
+	inFront(b.embeddings)
+	inFront(b.final)
+	for _, u := range b.blocks {
+		inFront(u.Tensors)
+	}
+}
+
+func inFront(tensors []Tensor) []Tensor {
+	for i := range tensors {
+		tensors[i].Front = true
+	}
+	return tensors
 }
 
 // under puts path before the names of all weights of the base model.
@@ -104,7 +121,8 @@ func within(prefix string, tensors []Tensor) []Tensor {
 	out := slices.Clone(tensors)
 	for i := range out {
 		if out[i].Path == "" { // a parameter of the model itself
-			out[i] = tensor(strings.TrimSuffix(prefix, "."), out[i].Role, out[i].Shape...)
+			out[i].Path = strings.TrimSuffix(prefix, ".")
+			out[i].Module = out[i].Path[strings.LastIndexByte(out[i].Path, '.')+1:]
 			continue
 		}
 		out[i].Path = prefix + out[i].Path
@@ -113,19 +131,19 @@ func within(prefix string, tensors []Tensor) []Tensor {
 }
 
 func tensor(path string, role Role, shape ...int64) Tensor {
-	return Tensor{Module: path[strings.LastIndexByte(path, '.')+1:], Path: path, Role: role, Shape: shape}
+	return Tensor{Module: path[strings.LastIndexByte(path, '.')+1:], Path: path, Role: role, Part: partOfRole[role], Shape: shape}
 }
 
-// linear is an nn.Linear from in to out features.
-func linear(path string, in, out int64, bias bool) []Tensor {
-	return projection(path, Linear, in, out, bias)
+// linear is an nn.Linear from in to out features, which is that part of the model.
+func linear(part Part, path string, in, out int64, bias bool) []Tensor {
+	return as(part, projection(path, Linear, in, out, bias))
 }
 
 // projection is a linear of the given role.
 func projection(path string, role Role, in, out int64, bias bool) []Tensor {
 	tensors := []Tensor{tensor(path, role, out, in)}
 	if bias {
-		tensors = append(tensors, tensor(path, Bias, out))
+		tensors = append(tensors, tensor(path, Bias, out).as(partOfRole[role]))
 	}
 	return tensors
 }
@@ -157,10 +175,15 @@ func decoderHeads(lmHead, tokenHead string, width, vocabulary, labels int64, lmB
 	return map[task][]Tensor{
 		bareModel:              nil,
 		causalLM:               projection(lmHead, Head, width, vocabulary, lmBias),
-		sequenceClassification: projection("score", Head, width, labels, false),
+		sequenceClassification: score(width, labels),
 		tokenClassification:    projection(tokenHead, Head, width, labels, true),
 		questionAnswering:      projection("qa_outputs", Head, width, 2, true), // start and end of the answer
 	}
+}
+
+// score is the head of decoders that classify: it reads every token, and the last one's labels count.
+func score(width, labels int64) []Tensor {
+	return as(PartScore, projection("score", Head, width, labels, false))
 }
 
 // perHead divides the hidden size among the heads; 0 when it does not divide.

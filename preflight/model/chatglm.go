@@ -37,11 +37,11 @@ func chatGLM(c *config) *blueprint {
 	b.embeddings = embedding("embedding.word_embeddings", b.Vocab, h)
 	b.blocks = layers(b.Layers, "encoder.layers.*.",
 		norm.tensors("input_layernorm", h),
-		linear("self_attention.query_key_value", h, q+2*kv, bias || c.flag("add_qkv_bias", true)),
-		linear("self_attention.dense", q, h, bias),
+		linear(PartQKV, "self_attention.query_key_value", h, q+2*kv, bias || c.flag("add_qkv_bias", true)),
+		linear(PartO, "self_attention.dense", q, h, bias),
 		norm.tensors("post_attention_layernorm", h),
-		linear("mlp.dense_h_to_4h", h, 2*i, bias),
-		linear("mlp.dense_4h_to_h", i, h, bias))
+		linear(PartGateUp, "mlp.dense_h_to_4h", h, 2*i, bias),
+		linear(PartDown, "mlp.dense_4h_to_h", i, h, bias))
 	if c.flag("post_layer_norm", true) {
 		b.final = norm.tensors("encoder.final_layernorm", h)
 	}

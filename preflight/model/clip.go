@@ -19,7 +19,7 @@ func clipTowers(c *config) *blueprint {
 	b.after(vision, "vision_model.")
 	shared := c.sizeOr(512, "projection_dim")
 	b.embeddings = append([]Tensor{tensor("", Other)}, b.embeddings...) // logit_scale, a number
-	b.final = slices.Concat(b.final, linear("visual_projection", vision.Hidden, shared, false), linear("text_projection", b.Hidden, shared, false))
+	b.final = slices.Concat(b.final, linear(PartProjection, "visual_projection", vision.Hidden, shared, false), linear(PartProjection, "text_projection", b.Hidden, shared, false))
 	b.head = c.head(map[task][]Tensor{bareModel: nil})
 	return b
 }
@@ -44,7 +44,7 @@ func clipVision(c *config) *blueprint {
 	clipTraits(c, b, "quick_gelu")
 	patch := patches(c, b, 32, 1)
 	b.embeddings = slices.Concat([]Tensor{tensor("embeddings", Other, b.Hidden), patch.named("embeddings.patch_embedding")},
-		embedding("embeddings.position_embedding", b.MaxPositions, b.Hidden), layerNorm("pre_layrnorm", b.Hidden))
+		embedding("embeddings.position_embedding", b.MaxPositions, b.Hidden), as(PartFrontNorm, layerNorm("pre_layrnorm", b.Hidden)))
 	b.blocks = clipBlocks(b)
 	b.final = layerNorm("post_layernorm", b.Hidden)
 	return b
@@ -64,8 +64,8 @@ func siglipVision(c *config) *blueprint {
 	if c.flag("vision_use_head", true) {
 		b.final = slices.Concat(b.final, []Tensor{tensor("head", Other, 1, 1, h)}, // the query
 			[]Tensor{tensor("head.attention", Other, 3*h, h), tensor("head.attention", Other, 3*h)}, // nn.MultiheadAttention
-			linear("head.attention.out_proj", h, h, true), layerNorm("head.layernorm", h),
-			linear("head.mlp.fc1", h, i, true), linear("head.mlp.fc2", i, h, true))
+			linear(PartProjection, "head.attention.out_proj", h, h, true), layerNorm("head.layernorm", h),
+			linear(PartProjection, "head.mlp.fc1", h, i, true), linear(PartProjection, "head.mlp.fc2", i, h, true))
 	}
 	return b
 }
@@ -99,7 +99,7 @@ func siglipText(c *config) *blueprint {
 	clipTraits(c, b, "gelu_pytorch_tanh")
 	b.MaxPositions = c.sizeOr(64, "max_position_embeddings")
 	b.embeddings[1].Shape[0] = b.MaxPositions
-	b.final = append(b.final, linear("head", b.Hidden, c.sizeOr(b.Hidden, "projection_size"), true)...)
+	b.final = append(b.final, linear(PartProjection, "head", b.Hidden, c.sizeOr(b.Hidden, "projection_size"), true)...)
 	return b
 }
 
@@ -107,7 +107,7 @@ func siglip2Vision(c *config) *blueprint {
 	b := siglipVision(c)
 	patch, h := c.sizeOr(16, "patch_size"), b.Hidden
 	b.MaxPositions = c.sizeOr(256, "num_patches")
-	b.embeddings = slices.Concat(linear("embeddings.patch_embedding", c.countOr(3, "num_channels")*patch*patch, h, true),
+	b.embeddings = slices.Concat(linear(PartProjection, "embeddings.patch_embedding", c.countOr(3, "num_channels")*patch*patch, h, true),
 		embedding("embeddings.position_embedding", b.MaxPositions, h))
 	return b
 }
@@ -121,7 +121,7 @@ func clipTraits(c *config, b *blueprint, activation string) {
 func clipBlocks(b *blueprint) []Unit {
 	h, i := b.Hidden, b.Intermediate
 	return layers(b.Layers, "encoder.layers.*.",
-		linear("self_attn.k_proj", h, h, true), linear("self_attn.v_proj", h, h, true), linear("self_attn.q_proj", h, h, true),
-		linear("self_attn.out_proj", h, h, true),
-		layerNorm("layer_norm1", h), linear("mlp.fc1", h, i, true), linear("mlp.fc2", i, h, true), layerNorm("layer_norm2", h))
+		linear(PartK, "self_attn.k_proj", h, h, true), linear(PartV, "self_attn.v_proj", h, h, true), linear(PartQ, "self_attn.q_proj", h, h, true),
+		linear(PartO, "self_attn.out_proj", h, h, true),
+		layerNorm("layer_norm1", h), linear(PartUp, "mlp.fc1", h, i, true), linear(PartDown, "mlp.fc2", i, h, true), layerNorm("layer_norm2", h))
 }

@@ -20,10 +20,10 @@ func debertaV2(c *config) *blueprint {
 	if relative && !c.flag("share_att_key", false) {
 		kinds := c.words("pos_att_type")
 		if slices.Contains(kinds, "c2p") {
-			attention = append(attention, linear("attention.self.pos_key_proj", h, h, true)...)
+			attention = append(attention, linear(PartPositionK, "attention.self.pos_key_proj", h, h, true)...)
 		}
 		if slices.Contains(kinds, "p2c") {
-			attention = append(attention, linear("attention.self.pos_query_proj", h, h, true)...)
+			attention = append(attention, linear(PartPositionQ, "attention.self.pos_query_proj", h, h, true)...)
 		}
 	}
 	b.blocks = layers(b.Layers, "encoder.layer.*.", attention, encoderRest(b))
@@ -31,10 +31,10 @@ func debertaV2(c *config) *blueprint {
 		c.reject("legacy", "the masked-language head of legacy false cannot be counted: give --params for a lower bound")
 	}
 	pooled := c.sizeOr(h, "pooler_hidden_size")
-	pooler := linear("pooler.dense", pooled, pooled, true)
+	pooler := linear(PartProjection, "pooler.dense", pooled, pooled, true)
 	b.head = c.head(map[task][]Tensor{
 		bareModel: nil,
-		maskedLM: slices.Concat([]Tensor{tensor("cls.predictions", Bias, v)}, linear("cls.predictions.transform.dense", h, narrow, true),
+		maskedLM: slices.Concat([]Tensor{tensor("cls.predictions", Bias, v)}, linear(PartTransform, "cls.predictions.transform.dense", h, narrow, true),
 			layerNorm("cls.predictions.transform.LayerNorm", narrow), projection("cls.predictions.decoder", Head, narrow, v, !b.Tied)),
 		sequenceClassification: slices.Concat(pooler, projection("classifier", Head, pooled, c.labels(), true)),
 		tokenClassification:    projection("classifier", Head, h, c.labels(), true),
@@ -52,23 +52,23 @@ func deberta(c *config) *blueprint {
 	h, v := b.Hidden, b.Vocab
 	relative, kinds := c.flag("relative_attention", false), c.words("pos_att_type")
 	b.embeddings = debertaEmbeddings(c, b, h)
-	attention := slices.Concat(linear("in_proj", h, 3*h, false), []Tensor{tensor("", Other, h), tensor("", Other, h)}) // q_bias and v_bias
+	attention := slices.Concat(linear(PartQKV, "in_proj", h, 3*h, false), []Tensor{tensor("", Other, h), tensor("", Other, h)}) // q_bias and v_bias
 	if relative {
 		b.PositionTerms = slices.DeleteFunc(slices.Clone(kinds), func(term string) bool { return term != "c2p" && term != "p2c" })
 		rows := b.MaxPositions
 		if n := c.signedOr(-1, "max_relative_positions"); n > 0 {
 			rows = n
 		}
-		b.embeddings = append(b.embeddings, embedding("encoder.rel_embeddings", 2*rows, h)...)
+		b.embeddings = append(b.embeddings, as(PartPositions, embedding("encoder.rel_embeddings", 2*rows, h))...)
 		if slices.Contains(kinds, "c2p") {
-			attention = append(attention, linear("pos_proj", h, h, false)...)
+			attention = append(attention, linear(PartPositionK, "pos_proj", h, h, false)...)
 		}
 		if slices.Contains(kinds, "p2c") {
-			attention = append(attention, linear("pos_q_proj", h, h, true)...)
+			attention = append(attention, linear(PartPositionQ, "pos_q_proj", h, h, true)...)
 		}
 	}
 	if c.flag("talking_head", false) {
-		attention = slices.Concat(attention, linear("head_logits_proj", b.Heads, b.Heads, false), linear("head_weights_proj", b.Heads, b.Heads, false))
+		attention = slices.Concat(attention, linear(PartTalking, "head_logits_proj", b.Heads, b.Heads, false), linear(PartTalking, "head_weights_proj", b.Heads, b.Heads, false))
 	}
 	b.blocks = layers(b.Layers, "encoder.layer.*.", within("attention.self.", attention), encoderRest(b))
 	if c.task == maskedLM && !c.flag("legacy", true) {
@@ -77,9 +77,9 @@ func deberta(c *config) *blueprint {
 	pooled := c.sizeOr(h, "pooler_hidden_size")
 	b.head = c.head(map[task][]Tensor{
 		bareModel: nil,
-		maskedLM: slices.Concat([]Tensor{tensor("cls.predictions", Bias, v)}, linear("cls.predictions.transform.dense", h, h, true),
+		maskedLM: slices.Concat([]Tensor{tensor("cls.predictions", Bias, v)}, linear(PartTransform, "cls.predictions.transform.dense", h, h, true),
 			layerNorm("cls.predictions.transform.LayerNorm", h), projection("cls.predictions.decoder", Head, h, v, !b.Tied)),
-		sequenceClassification: slices.Concat(linear("pooler.dense", pooled, pooled, true), projection("classifier", Head, pooled, c.labels(), true)),
+		sequenceClassification: slices.Concat(linear(PartProjection, "pooler.dense", pooled, pooled, true), projection("classifier", Head, pooled, c.labels(), true)),
 		tokenClassification:    projection("classifier", Head, h, c.labels(), true),
 		questionAnswering:      projection("qa_outputs", Head, h, c.labels(), true),
 	})
@@ -96,7 +96,7 @@ func debertaEmbeddings(c *config, b *blueprint, narrow int64) []Tensor {
 		tensors = append(tensors, embedding("embeddings.token_type_embeddings", types, narrow)...)
 	}
 	if narrow != b.Hidden {
-		tensors = append(tensors, linear("embeddings.embed_proj", narrow, b.Hidden, false)...)
+		tensors = append(tensors, linear(PartProjection, "embeddings.embed_proj", narrow, b.Hidden, false)...)
 	}
 	return append(tensors, layerNorm("embeddings.LayerNorm", b.Hidden)...)
 }
@@ -112,14 +112,14 @@ func debertaShared(c *config, b *blueprint, relative bool) []Tensor {
 				rows = n
 			}
 		}
-		tensors = embedding("encoder.rel_embeddings", 2*rows, h)
+		tensors = as(PartPositions, embedding("encoder.rel_embeddings", 2*rows, h))
 	}
 	if slices.Contains(c.words("norm_rel_ebd"), "layer_norm") {
-		tensors = append(tensors, layerNorm("encoder.LayerNorm", h)...)
+		tensors = append(tensors, as(PartPositions, layerNorm("encoder.LayerNorm", h))...)
 	}
 	if kernel := c.naturalOr(0, "conv_kernel_size"); kernel > 0 {
 		groups := c.countOr(1, "conv_groups")
-		tensors = slices.Concat(tensors, []Tensor{tensor("encoder.conv.conv", Other, h, h/groups, kernel), tensor("encoder.conv.conv", Bias, h)},
+		tensors = slices.Concat(tensors, []Tensor{tensor("encoder.conv.conv", Other, h, h/groups, kernel).as(PartConvolution), tensor("encoder.conv.conv", Bias, h)},
 			layerNorm("encoder.conv.LayerNorm", h))
 	}
 	return tensors

@@ -56,30 +56,30 @@ func (t toggle) read(c *config) bool {
 
 // mlp names the projections of an MLP. The zero value is Llama's gated one.
 type mlp struct {
-	up    []string // from hidden to intermediate width
-	down  string
-	plain bool // no gate
-	fused bool // gate and up are one projection
+	gate, up, down string
+	fused          bool // up is gate and up in one projection
+	plain          bool // no gate
 }
 
 var (
-	gatedMLP = mlp{up: []string{"gate_proj", "up_proj"}, down: "down_proj"}
-	fusedMLP = mlp{up: []string{"gate_up_proj"}, down: "down_proj", fused: true}
+	gatedMLP = mlp{gate: "gate_proj", up: "up_proj", down: "down_proj"}
+	fusedMLP = mlp{up: "gate_up_proj", down: "down_proj", fused: true}
 )
 
 func (m mlp) tensors(path string, hidden, intermediate int64, bias bool) []Tensor {
-	if m.up == nil {
+	if m.up == "" {
 		m = gatedMLP
 	}
-	width := intermediate
-	if m.fused {
-		width *= 2
+	var into []Tensor
+	switch {
+	case m.fused:
+		into = linear(PartGateUp, path+m.up, hidden, 2*intermediate, bias)
+	case m.plain:
+		into = linear(PartUp, path+m.up, hidden, intermediate, bias)
+	default:
+		into = slices.Concat(linear(PartGate, path+m.gate, hidden, intermediate, bias), linear(PartUp, path+m.up, hidden, intermediate, bias))
 	}
-	var tensors []Tensor
-	for _, name := range m.up {
-		tensors = append(tensors, linear(path+name, hidden, width, bias)...)
-	}
-	return append(tensors, linear(path+m.down, intermediate, hidden, bias)...)
+	return append(into, linear(PartDown, path+m.down, intermediate, hidden, bias)...)
 }
 
 // qkNorm describes the normalisation of queries and keys.
@@ -174,12 +174,12 @@ func (d decoder) attention(c *config, b *blueprint) []Tensor {
 	q, kv := b.Heads*b.HeadDim, b.KVHeads*b.HeadDim
 	var tensors []Tensor
 	if d.fusedQKV != "" {
-		tensors = linear(path+d.fusedQKV, b.Hidden, q+2*kv, bias)
+		tensors = linear(PartQKV, path+d.fusedQKV, b.Hidden, q+2*kv, bias)
 	} else {
-		tensors = slices.Concat(linear(path+"q_proj", b.Hidden, q, bias), linear(path+"k_proj", b.Hidden, kv, bias),
-			linear(path+"v_proj", b.Hidden, kv, bias))
+		tensors = slices.Concat(linear(PartQ, path+"q_proj", b.Hidden, q, bias), linear(PartK, path+"k_proj", b.Hidden, kv, bias),
+			linear(PartV, path+"v_proj", b.Hidden, kv, bias))
 	}
-	tensors = append(tensors, linear(path+cmp.Or(d.out, "o_proj"), q, b.Hidden, d.outBias.read(c))...)
+	tensors = append(tensors, linear(PartO, path+cmp.Or(d.out, "o_proj"), q, b.Hidden, d.outBias.read(c))...)
 	if d.sinks {
 		tensors = append(tensors, tensor("self_attn", Other, b.Heads))
 	}

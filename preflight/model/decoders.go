@@ -95,7 +95,7 @@ var phi = decoder{
 	outBias:          toggle{on: true},
 	mlpBias:          toggle{on: true},
 	out:              "dense",
-	mlp:              mlp{up: []string{"fc1"}, down: "fc2", plain: true},
+	mlp:              mlp{up: "fc1", down: "fc2", plain: true},
 	activation:       "gelu_new",
 	norm:             "layer",
 	weights:          scaleAndShift,
@@ -139,7 +139,7 @@ var starcoder2 = decoder{
 	qkvBias:          toggle{key: "use_bias", on: true},
 	outBias:          toggle{key: "use_bias", on: true},
 	mlpBias:          toggle{key: "use_bias", on: true},
-	mlp:              mlp{up: []string{"c_fc"}, down: "c_proj", plain: true},
+	mlp:              mlp{up: "c_fc", down: "c_proj", plain: true},
 	activation:       "gelu_pytorch_tanh",
 	norm:             "layer",
 	weights:          scaleAndShift,
@@ -220,7 +220,7 @@ var seedOSS = decoder{
 }
 
 // plainMLP has no gate.
-var plainMLP = mlp{up: []string{"up_proj"}, down: "down_proj", plain: true}
+var plainMLP = mlp{up: "up_proj", down: "down_proj", plain: true}
 
 // nemotron covers Nemotron-4 and Minitron; the later Nemotrons are llama.
 var nemotron = decoder{
@@ -302,7 +302,7 @@ var phimoe = decoder{
 	norm:     "layer",
 	weights:  scaleAndShift,
 	headBias: toggle{key: "lm_head_bias"},
-	experts:  localExperts{router: tensor("mlp.router", Linear), absent: 16, perToken: 2}.replace,
+	experts:  localExperts{router: namedRouter(Linear), absent: 16, perToken: 2}.replace,
 }
 
 // deepseek is the first DeepSeek mixture of experts; its code comes with the checkpoint (modeling_deepseek.py). DeepSeek's first

@@ -23,18 +23,18 @@ func distilBERT(c *config) *blueprint {
 	b.embeddings = slices.Concat(embedding("embeddings.word_embeddings", v, h), embedding("embeddings.position_embeddings", b.MaxPositions, h),
 		layerNorm("embeddings.LayerNorm", h))
 	b.blocks = layers(b.Layers, "transformer.layer.*.",
-		linear("attention.q_lin", h, h, true),
-		linear("attention.k_lin", h, h, true),
-		linear("attention.v_lin", h, h, true),
-		linear("attention.out_lin", h, h, true),
+		linear(PartQ, "attention.q_lin", h, h, true),
+		linear(PartK, "attention.k_lin", h, h, true),
+		linear(PartV, "attention.v_lin", h, h, true),
+		linear(PartO, "attention.out_lin", h, h, true),
 		layerNorm("sa_layer_norm", h),
-		linear("ffn.lin1", h, i, true),
-		linear("ffn.lin2", i, h, true),
+		linear(PartUp, "ffn.lin1", h, i, true),
+		linear(PartDown, "ffn.lin2", i, h, true),
 		layerNorm("output_layer_norm", h))
-	before := linear("pre_classifier", h, h, true)
+	before := linear(PartProjection, "pre_classifier", h, h, true)
 	b.head = c.head(map[task][]Tensor{
 		bareModel:              nil,
-		maskedLM:               slices.Concat(linear("vocab_transform", h, h, true), layerNorm("vocab_layer_norm", h), projection("vocab_projector", Head, h, v, true)),
+		maskedLM:               slices.Concat(linear(PartTransform, "vocab_transform", h, h, true), layerNorm("vocab_layer_norm", h), projection("vocab_projector", Head, h, v, true)),
 		sequenceClassification: slices.Concat(before, projection("classifier", Head, h, c.labels(), true)),
 		tokenClassification:    projection("classifier", Head, h, c.labels(), true),
 		questionAnswering:      projection("qa_outputs", Head, h, c.labels(), true),

@@ -18,12 +18,15 @@ func routed(router Tensor, hidden, intermediate, experts int64) []Tensor {
 }
 
 // plainRouter is a bare parameter, no nn.Linear.
-func plainRouter() Tensor { return tensor("mlp.gate", Other) }
+func plainRouter() Tensor { return tensor("mlp.gate", Other).as(PartRouter) }
+
+// namedRouter has a name of its own, and may be an nn.Linear.
+func namedRouter(role Role) Tensor { return tensor("mlp.router", role).as(PartRouter) }
 
 // mix replaces the MLP by a mixture of experts in the blocks that sparse picks.
 func (b *blueprint) mix(mixture []Tensor, sparse func(block int64) bool) {
 	dense := b.blocks[0]
-	withoutMLP := slices.DeleteFunc(slices.Clone(dense.Tensors), func(t Tensor) bool { return strings.Contains(t.Path, ".mlp.") })
+	withoutMLP := slices.DeleteFunc(slices.Clone(dense.Tensors), func(t Tensor) bool { return t.inMLP() })
 	mixed := Unit{Name: dense.Name, Tensors: append(withoutMLP, within("layers.*.", mixture)...)}
 	dense.Name = "dense layer"
 	for i := range b.Layers {
@@ -39,6 +42,11 @@ func (b *blueprint) mix(mixture []Tensor, sparse func(block int64) bool) {
 			b.blocks = append(b.blocks, u)
 		}
 	}
+}
+
+// inMLP says that the weight is one of a dense MLP.
+func (t Tensor) inMLP() bool {
+	return slices.Contains([]Part{PartGate, PartUp, PartGateUp, PartDown}, t.Part)
 }
 
 func everyBlock(int64) bool { return true }
@@ -60,9 +68,8 @@ func (l localExperts) replace(c *config, b *blueprint) {
 func gptOSSExperts(c *config, b *blueprint) {
 	b.Experts = c.countOr(128, "num_local_experts", "num_experts")
 	b.ExpertsPerToken = c.countOr(4, "num_experts_per_tok")
-	router := tensor("mlp.router", Other)
-	b.mix(slices.Concat(routed(router, b.Hidden, b.Intermediate, b.Experts), []Tensor{
-		tensor("mlp.router", Bias, b.Experts),
+	b.mix(slices.Concat(routed(namedRouter(Other), b.Hidden, b.Intermediate, b.Experts), []Tensor{
+		tensor("mlp.router", Bias, b.Experts).as(PartRouter),
 		tensor("mlp.experts", Expert, b.Experts, 2*b.Intermediate),
 		tensor("mlp.experts", Expert, b.Experts, b.Hidden),
 	}), everyBlock)
@@ -72,13 +79,13 @@ func gptOSSExperts(c *config, b *blueprint) {
 func graniteExperts(c *config, b *blueprint) {
 	b.Experts = c.countOr(8, "num_local_experts")
 	b.ExpertsPerToken = c.countOr(2, "num_experts_per_tok")
-	mixture := routed(tensor("mlp.router", Other), b.Hidden, b.Intermediate, b.Experts)
+	mixture := routed(namedRouter(Other), b.Hidden, b.Intermediate, b.Experts)
 	for i := range mixture {
 		mixture[i].Path = strings.Replace(mixture[i].Path, "mlp", "block_sparse_moe", 1)
 	}
 	if width := c.naturalOr(0, "shared_intermediate_size"); width > 0 {
 		b.SharedIntermediate = width
-		shared := mlp{up: []string{"input_linear"}, down: "output_linear", fused: true}
+		shared := mlp{up: "input_linear", down: "output_linear", fused: true}
 		mixture = append(mixture, shared.tensors("shared_mlp.", b.Hidden, width, false)...)
 	}
 	b.mix(mixture, everyBlock)
@@ -124,7 +131,7 @@ func (q qwenExperts) replace(c *config, b *blueprint) {
 	if q.shared {
 		b.SharedIntermediate = c.sizeOr(cmp.Or(q.sharedWidth, 5632), "shared_expert_intermediate_size")
 		mixture = slices.Concat(mixture, gatedMLP.tensors("mlp.shared_expert.", b.Hidden, b.SharedIntermediate, false),
-			linear("mlp.shared_expert_gate", b.Hidden, 1, false))
+			linear(PartSharedGate, "mlp.shared_expert_gate", b.Hidden, 1, false))
 	}
 	step, denseOnly := c.countOr(1, "decoder_sparse_step"), c.integers("mlp_only_layers")
 	b.mix(mixture, func(i int64) bool { return !slices.Contains(denseOnly, i) && (i+1)%step == 0 })

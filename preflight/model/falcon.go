@@ -31,10 +31,10 @@ func falcon(c *config) *blueprint {
 	norms := falconNorms(c, grouped, b.Parallel)
 	b.Norms = int64(len(norms))
 	block := slices.Concat(
-		linear("self_attention.query_key_value", h, h+2*b.KVHeads*b.HeadDim, bias),
-		linear("self_attention.dense", h, h, bias),
-		linear("mlp.dense_h_to_4h", h, i, bias),
-		linear("mlp.dense_4h_to_h", i, h, bias))
+		linear(PartQKV, "self_attention.query_key_value", h, h+2*b.KVHeads*b.HeadDim, bias),
+		linear(PartO, "self_attention.dense", h, h, bias),
+		linear(PartUp, "mlp.dense_h_to_4h", h, i, bias),
+		linear(PartDown, "mlp.dense_4h_to_h", i, h, bias))
 	for _, name := range norms {
 		block = append(block, layerNorm(name, h)...)
 	}

@@ -40,9 +40,9 @@ func glm4Vision(c *config) *blueprint {
 		scaleOnly.tensors("post_conv_layernorm", h))
 	bias := c.flag("attention_bias", false)
 	b.blocks = layers(b.Layers, "blocks.*.", scaleOnly.tensors("norm1", h), scaleOnly.tensors("norm2", h),
-		linear("attn.qkv", h, 3*h, bias), linear("attn.proj", h, h, false), gatedMLP.tensors("mlp.", h, out, false))
+		linear(PartQKV, "attn.qkv", h, 3*h, bias), linear(PartO, "attn.proj", h, h, false), gatedMLP.tensors("mlp.", h, out, false))
 	b.final = slices.Concat(scaleOnly.tensors("post_layernorm", h),
 		[]Tensor{tensor("downsample", Other, out, h, merge, merge), tensor("downsample", Bias, out)},
-		linear("merger.proj", out, out, false), layerNorm("merger.post_projection_norm", out), gatedMLP.tensors("merger.", out, wide, false))
+		linear(PartProjection, "merger.proj", out, out, false), layerNorm("merger.post_projection_norm", out), gatedMLP.tensors("merger.", out, wide, false))
 	return b
 }

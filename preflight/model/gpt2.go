@@ -49,11 +49,11 @@ func gpt2Like(c *config, activation string, multiQuery bool) *blueprint {
 	b.embeddings = slices.Concat(embedding("wte", b.Vocab, h), embedding("wpe", b.MaxPositions, h))
 	b.blocks = layers(b.Layers, "h.*.",
 		layerNorm("ln_1", h),
-		linear("attn.c_attn", h, h+2*b.KVHeads*b.HeadDim, true),
-		linear("attn.c_proj", h, h, true),
+		linear(PartQKV, "attn.c_attn", h, h+2*b.KVHeads*b.HeadDim, true),
+		linear(PartO, "attn.c_proj", h, h, true),
 		layerNorm("ln_2", h),
-		linear("mlp.c_fc", h, i, true),
-		linear("mlp.c_proj", i, h, true))
+		linear(PartUp, "mlp.c_fc", h, i, true),
+		linear(PartDown, "mlp.c_proj", i, h, true))
 	b.final = layerNorm("ln_f", h)
 	b.head = c.head(decoderHeads("lm_head", "classifier", h, b.Vocab, c.labels(), false))
 	return b
@@ -73,12 +73,12 @@ func gptJ(c *config) *blueprint {
 	b.embeddings = embedding("wte", b.Vocab, h)
 	b.blocks = layers(b.Layers, "h.*.",
 		layerNorm("ln_1", h),
-		linear("attn.q_proj", h, h, false),
-		linear("attn.k_proj", h, h, false),
-		linear("attn.v_proj", h, h, false),
-		linear("attn.out_proj", h, h, false),
-		linear("mlp.fc_in", h, i, true),
-		linear("mlp.fc_out", i, h, true))
+		linear(PartQ, "attn.q_proj", h, h, false),
+		linear(PartK, "attn.k_proj", h, h, false),
+		linear(PartV, "attn.v_proj", h, h, false),
+		linear(PartO, "attn.out_proj", h, h, false),
+		linear(PartUp, "mlp.fc_in", h, i, true),
+		linear(PartDown, "mlp.fc_out", i, h, true))
 	b.final = layerNorm("ln_f", h)
 	b.head = c.head(decoderHeads("lm_head", "classifier", h, b.Vocab, c.labels(), true))
 	return b
@@ -89,8 +89,8 @@ func codeGen(c *config) *blueprint {
 	b := gptJ(c)
 	h := b.Hidden
 	for i := range b.blocks {
-		b.blocks[i].Tensors = slices.DeleteFunc(slices.Clone(b.blocks[i].Tensors), func(t Tensor) bool { return t.Module == "q_proj" || t.Module == "k_proj" || t.Module == "v_proj" })
-		b.blocks[i].Tensors = append(b.blocks[i].Tensors, within("h.*.", linear("attn.qkv_proj", h, 3*h, false))...)
+		b.blocks[i].Tensors = slices.DeleteFunc(slices.Clone(b.blocks[i].Tensors), func(t Tensor) bool { return t.Part == PartQ || t.Part == PartK || t.Part == PartV })
+		b.blocks[i].Tensors = append(b.blocks[i].Tensors, within("h.*.", linear(PartQKV, "attn.qkv_proj", h, 3*h, false))...)
 	}
 	return b
 }

@@ -23,13 +23,13 @@ func gptNeo(c *config) *blueprint {
 	b.embeddings = slices.Concat(embedding("wte", b.Vocab, h), embedding("wpe", b.MaxPositions, h))
 	b.blocks = layers(b.Layers, "h.*.",
 		layerNorm("ln_1", h),
-		linear("attn.attention.k_proj", h, h, false),
-		linear("attn.attention.v_proj", h, h, false),
-		linear("attn.attention.q_proj", h, h, false),
-		linear("attn.attention.out_proj", h, h, true),
+		linear(PartK, "attn.attention.k_proj", h, h, false),
+		linear(PartV, "attn.attention.v_proj", h, h, false),
+		linear(PartQ, "attn.attention.q_proj", h, h, false),
+		linear(PartO, "attn.attention.out_proj", h, h, true),
 		layerNorm("ln_2", h),
-		linear("mlp.c_fc", h, i, true),
-		linear("mlp.c_proj", i, h, true))
+		linear(PartUp, "mlp.c_fc", h, i, true),
+		linear(PartDown, "mlp.c_proj", i, h, true))
 	b.final = layerNorm("ln_f", h)
 	b.head = c.head(decoderHeads("lm_head", "classifier", h, b.Vocab, c.labels(), false))
 	return b

@@ -24,10 +24,10 @@ func gptNeoX(c *config) *blueprint {
 	b.blocks = layers(b.Layers, "layers.*.",
 		layerNorm("input_layernorm", h),
 		layerNorm("post_attention_layernorm", h),
-		linear("attention.query_key_value", h, 3*h, bias),
-		linear("attention.dense", h, h, bias),
-		linear("mlp.dense_h_to_4h", h, i, true),
-		linear("mlp.dense_4h_to_h", i, h, true))
+		linear(PartQKV, "attention.query_key_value", h, 3*h, bias),
+		linear(PartO, "attention.dense", h, h, bias),
+		linear(PartUp, "mlp.dense_h_to_4h", h, i, true),
+		linear(PartDown, "mlp.dense_4h_to_h", i, h, true))
 	b.final = layerNorm("final_layer_norm", h)
 	b.head = c.head(decoderHeads("lm_head", "classifier", h, b.Vocab, c.labels(), false))
 	return b

@@ -14,16 +14,16 @@ func latentAttention(c *config, b *blueprint, bias bool) []Tensor {
 	b.ValueDim = c.sizeOr(128, "v_head_dim")
 	b.HeadDim = b.NopeDim + b.RopeDim
 	h, heads := b.Hidden, b.Heads
-	queries := linear("q_proj", h, heads*b.HeadDim, false)
+	queries := linear(PartQ, "q_proj", h, heads*b.HeadDim, false)
 	if b.QueryRank > 0 {
 		queries = slices.Concat(
-			linear("q_a_proj", h, b.QueryRank, bias),
+			linear(PartQDown, "q_a_proj", h, b.QueryRank, bias),
 			scaleOnly.tensors("q_a_layernorm", b.QueryRank),
-			linear("q_b_proj", b.QueryRank, heads*b.HeadDim, false))
+			linear(PartQUp, "q_b_proj", b.QueryRank, heads*b.HeadDim, false))
 	}
 	return slices.Concat(queries,
-		linear("kv_a_proj_with_mqa", h, b.KVRank+b.RopeDim, bias),
+		linear(PartKDown, "kv_a_proj_with_mqa", h, b.KVRank+b.RopeDim, bias),
 		scaleOnly.tensors("kv_a_layernorm", b.KVRank),
-		linear("kv_b_proj", b.KVRank, heads*(b.NopeDim+b.ValueDim), false),
-		linear("o_proj", heads*b.ValueDim, h, bias))
+		linear(PartKUp, "kv_b_proj", b.KVRank, heads*(b.NopeDim+b.ValueDim), false),
+		linear(PartO, "o_proj", heads*b.ValueDim, h, bias))
 }

@@ -1,9 +1,6 @@
 package model
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // llama4 reads Llama4TextConfig: transformers/models/llama4. Every so many blocks have experts, which all tokens visit with a weight that may be 0,
 // beside an MLP for every token.
@@ -31,12 +28,11 @@ func llama4Experts(c *config, b *blueprint) {
 	b.Intermediate = c.sizeOr(16384, "intermediate_size_mlp")
 	for _, u := range b.blocks { // blocks without experts have an MLP of a width of their own
 		for i, t := range u.Tensors {
-			if strings.Contains(t.Path, ".mlp.") && t.Role == Linear {
-				if t.Module == "down_proj" {
-					u.Tensors[i].Shape = []int64{b.Hidden, b.Intermediate}
-				} else {
-					u.Tensors[i].Shape = []int64{b.Intermediate, b.Hidden}
-				}
+			switch t.Part {
+			case PartDown:
+				u.Tensors[i].Shape = []int64{b.Hidden, b.Intermediate}
+			case PartGate, PartUp:
+				u.Tensors[i].Shape = []int64{b.Intermediate, b.Hidden}
 			}
 		}
 	}
@@ -46,7 +42,7 @@ func llama4Experts(c *config, b *blueprint) {
 		listed := c.integers(name)
 		sparse = func(i int64) bool { return slices.Contains(listed, i) }
 	}
-	b.mix(slices.Concat(routed(tensor("mlp.router", Linear), b.Hidden, width, b.Experts),
+	b.mix(slices.Concat(routed(namedRouter(Linear), b.Hidden, width, b.Experts),
 		gatedMLP.tensors("mlp.shared_expert.", b.Hidden, width, false)), sparse)
 }
 
@@ -66,7 +62,7 @@ func llama4Multimodal(c *config) *blueprint {
 	b.after(vision, "vision_model.")
 	section := c.sectionOr("vision_config")
 	b.embeddings = slices.Concat(b.embeddings,
-		linear("multi_modal_projector.linear_1", section.sizeOr(7680, "vision_output_dim"), b.Hidden, false))
+		linear(PartProjector, "multi_modal_projector.linear_1", section.sizeOr(7680, "vision_output_dim"), b.Hidden, false))
 	c.assume("an image is one tile: how many it is cut into depends on its size")
 	b.Tied = text.flag("tie_word_embeddings", false)
 	b.head = c.head(map[task][]Tensor{conditionalGeneration: projection("language_model.lm_head", Head, b.Hidden, b.Vocab, false)})
@@ -83,12 +79,12 @@ func llama4Vision(c *config) *blueprint {
 	patch := patches(c, b, 14, 1)
 	h, i := b.Hidden, b.Intermediate
 	b.embeddings = slices.Concat([]Tensor{tensor("", Other, h), tensor("", Other, b.MaxPositions, h)}, // class_embedding, positional_embedding_vlm
-		linear("patch_embedding.linear", patch.Elements()/h, h, false), layerNorm("layernorm_pre", h))
+		linear(PartProjection, "patch_embedding.linear", patch.Elements()/h, h, false), layerNorm("layernorm_pre", h))
 	b.blocks = layers(b.Layers, "model.layers.*.",
-		linear("self_attn.q_proj", h, h, true), linear("self_attn.k_proj", h, h, true), linear("self_attn.v_proj", h, h, true),
-		linear("self_attn.o_proj", h, h, true), linear("mlp.fc1", h, i, true), linear("mlp.fc2", i, h, true),
+		linear(PartQ, "self_attn.q_proj", h, h, true), linear(PartK, "self_attn.k_proj", h, h, true), linear(PartV, "self_attn.v_proj", h, h, true),
+		linear(PartO, "self_attn.o_proj", h, h, true), linear(PartUp, "mlp.fc1", h, i, true), linear(PartDown, "mlp.fc2", i, h, true),
 		layerNorm("input_layernorm", h), layerNorm("post_attention_layernorm", h))
 	joined, out := c.sizeOr(4096, "projector_input_dim"), c.sizeOr(4096, "projector_output_dim")
-	b.final = slices.Concat(layerNorm("layernorm_post", h), linear("vision_adapter.mlp.fc1", i, joined, false), linear("vision_adapter.mlp.fc2", out, out, false))
+	b.final = slices.Concat(layerNorm("layernorm_post", h), linear(PartProjection, "vision_adapter.mlp.fc1", i, joined, false), linear(PartProjection, "vision_adapter.mlp.fc2", out, out, false))
 	return b
 }

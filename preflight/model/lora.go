@@ -175,7 +175,7 @@ func (a *Architecture) adaptableUnits() []Unit {
 
 // isConvolution finds what makes positions out of patches or frames. "all-linear" does not mean it, but it may be named.
 func (t Tensor) isConvolution() bool {
-	return t.Role == Other && (len(t.Shape) > 3 || len(t.Shape) == 3 && strings.HasPrefix(t.Module, "conv"))
+	return t.Role == Other && (len(t.Shape) > 3 || t.Part.IsConvolution())
 }
 
 // tied are the modules whose weight is another's.

@@ -108,15 +108,15 @@ func (a *Architecture) stackedTargets(wanted map[string]bool, p projections) []T
 		for _, t := range u.Tensors {
 			switch {
 			case t.Role == Expert && len(t.Shape) == 3:
-				name, ranks := "down_proj", int64(1)
+				name, part, ranks := "down_proj", PartExpertDown, int64(1)
 				if first { // gate and up come first, see routed
-					name, ranks = "gate_up_proj", 2
+					name, part, ranks = "gate_up_proj", PartExpertGateUp, 2
 				}
 				if first && wanted[p.gate] || !first && wanted[p.down] {
-					found = append(found, Target{Tensor: tensor(t.Path+"."+name, Expert, t.Shape...), Count: u.Repeat, Ranks: ranks})
+					found = append(found, Target{Tensor: tensor(t.Path+"."+name, Expert, t.Shape...).as(part), Count: u.Repeat, Ranks: ranks})
 				}
 				first = false
-			case t.Module == "gate" && len(t.Shape) == 2 && wanted["gate"]:
+			case t.Part == PartRouter && len(t.Shape) == 2 && wanted["gate"]:
 				found = append(found, Target{Tensor: t, Count: u.Repeat})
 			}
 		}
@@ -154,8 +154,8 @@ func (a *Architecture) resolve(targets []string, names map[string]string) ([]str
 	}
 	for _, u := range a.Units {
 		for _, t := range u.Tensors {
-			if t.Module == "gate" && matches(t, u) > 0 {
-				add(t.Module)
+			if t.Part == PartRouter && matches(t, u) > 0 {
+				add("gate")
 			}
 			for name := range names {
 				if t.Role == Expert && name != "gate" && matches(tensor(t.Path+"."+name, Linear), u) > 0 {
@@ -179,10 +179,10 @@ func (a *Architecture) separateExperts(u Unit) (modules []Tensor, each int64) {
 		}
 		out, in := t.Shape[1], t.Shape[2]
 		if modules == nil { // gate and up
-			modules = slices.Concat(linear(t.Path+".0."+p.gate, in, out/2, false), linear(t.Path+".0."+p.up, in, out/2, false))
+			modules = slices.Concat(linear(PartExpertGate, t.Path+".0."+p.gate, in, out/2, false), linear(PartExpertUp, t.Path+".0."+p.up, in, out/2, false))
 			continue
 		}
-		modules = append(modules, linear(t.Path+".0."+p.down, in, out, false)...)
+		modules = append(modules, linear(PartExpertDown, t.Path+".0."+p.down, in, out, false)...)
 	}
 	return modules, a.Experts
 }
@@ -190,5 +190,5 @@ func (a *Architecture) separateExperts(u Unit) (modules []Tensor, each int64) {
 // separateRouter is a unit's router where transformers 4 had an nn.Linear for it.
 func (a *Architecture) separateRouter(t Tensor) bool {
 	p := expertProjections[a.Type]
-	return a.expertKind() == SeparateExperts && t.Role == Other && p.router != "" && t.Module == p.router && len(t.Shape) == 2
+	return a.expertKind() == SeparateExperts && t.Role == Other && p.router != "" && t.Part == PartRouter && len(t.Shape) == 2
 }

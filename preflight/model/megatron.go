@@ -117,7 +117,7 @@ func (g MegatronGPT) blocks() []Unit {
 	}
 	kinds = slices.DeleteFunc(kinds, func(u Unit) bool { return u.Repeat == 0 })
 	if g.Predictors > 0 { // multi_token_prediction.py: two norms, a projection of both inputs, a layer, a norm
-		ahead := slices.Concat(g.norm("enorm", g.Hidden), g.norm("hnorm", g.Hidden), linear("eh_proj", 2*g.Hidden, g.Hidden, false),
+		ahead := slices.Concat(g.norm("enorm", g.Hidden), g.norm("hnorm", g.Hidden), linear(PartProjection, "eh_proj", 2*g.Hidden, g.Hidden, false),
 			within("transformer_layer.", last), g.norm("final_layernorm", g.Hidden))
 		kinds = append(kinds, Unit{Name: "prediction layer", Repeat: g.Predictors, Tensors: within("mtp.layers.*.", ahead)})
 	}
@@ -137,7 +137,7 @@ func (g MegatronGPT) attention() []Tensor {
 		return within(path, g.latentAttention())
 	}
 	queries, keys := g.Heads*g.HeadDim, g.QueryGroups*g.HeadDim
-	tensors := slices.Concat(linear("linear_qkv", g.Hidden, queries+2*keys, g.LinearBias || g.QKVBias), linear("linear_proj", queries, g.Hidden, g.LinearBias))
+	tensors := slices.Concat(linear(PartQKV, "linear_qkv", g.Hidden, queries+2*keys, g.LinearBias || g.QKVBias), linear(PartO, "linear_proj", queries, g.Hidden, g.LinearBias))
 	if g.QKNorm {
 		tensors = slices.Concat(tensors, g.norm("q_layernorm", g.HeadDim), g.norm("k_layernorm", g.HeadDim))
 	}
@@ -147,9 +147,9 @@ func (g MegatronGPT) attention() []Tensor {
 // latentAttention has normalisations of the latents only with qk-layernorm (get_gpt_layer_with_transformer_engine_spec).
 func (g MegatronGPT) latentAttention() []Tensor {
 	head := g.NopeDim + g.RopeDim
-	tensors := linear("linear_q_proj", g.Hidden, g.Heads*head, false)
+	tensors := linear(PartQ, "linear_q_proj", g.Hidden, g.Heads*head, false)
 	if g.QueryRank > 0 {
-		tensors = slices.Concat(linear("linear_q_down_proj", g.Hidden, g.QueryRank, false), linear("linear_q_up_proj", g.QueryRank, g.Heads*head, false))
+		tensors = slices.Concat(linear(PartQDown, "linear_q_down_proj", g.Hidden, g.QueryRank, false), linear(PartQUp, "linear_q_up_proj", g.QueryRank, g.Heads*head, false))
 		if g.QKNorm {
 			tensors = append(tensors, g.norm("q_layernorm", g.QueryRank)...)
 		}
@@ -157,12 +157,16 @@ func (g MegatronGPT) latentAttention() []Tensor {
 	if g.QKNorm {
 		tensors = append(tensors, g.norm("kv_layernorm", g.KVRank)...)
 	}
-	return slices.Concat(tensors, linear("linear_kv_down_proj", g.Hidden, g.KVRank+g.RopeDim, false),
-		linear("linear_kv_up_proj", g.KVRank, g.Heads*(g.NopeDim+g.ValueDim), false), linear("linear_proj", g.Heads*g.ValueDim, g.Hidden, g.LinearBias))
+	return slices.Concat(tensors, linear(PartKDown, "linear_kv_down_proj", g.Hidden, g.KVRank+g.RopeDim, false),
+		linear(PartKUp, "linear_kv_up_proj", g.KVRank, g.Heads*(g.NopeDim+g.ValueDim), false), linear(PartO, "linear_proj", g.Heads*g.ValueDim, g.Hidden, g.LinearBias))
 }
 
 func (g MegatronGPT) mlp(path string, width int64) []Tensor {
-	return slices.Concat(linear(path+"linear_fc1", g.Hidden, g.entering(width), g.LinearBias), linear(path+"linear_fc2", width, g.Hidden, g.LinearBias))
+	part := PartUp
+	if g.Gated {
+		part = PartGateUp
+	}
+	return slices.Concat(linear(part, path+"linear_fc1", g.Hidden, g.entering(width), g.LinearBias), linear(PartDown, path+"linear_fc2", width, g.Hidden, g.LinearBias))
 }
 
 // entering is the width of the projection into an MLP: gate and up are one.
@@ -175,12 +179,13 @@ func (g MegatronGPT) entering(width int64) int64 {
 
 func (g MegatronGPT) mixture() []Tensor {
 	tensors := []Tensor{
-		tensor("mlp.router", Other, g.Experts, g.Hidden),
+		tensor("mlp.router", Other, g.Experts, g.Hidden).as(PartRouter),
 		tensor("mlp.experts", Expert, g.Experts, g.entering(g.ExpertFFN), g.Hidden),
 		tensor("mlp.experts", Expert, g.Experts, g.Hidden, g.ExpertFFN),
 	}
 	if g.LinearBias {
-		tensors = append(tensors, tensor("mlp.experts", Bias, g.Experts, g.entering(g.ExpertFFN)), tensor("mlp.experts", Bias, g.Experts, g.Hidden))
+		tensors = append(tensors, tensor("mlp.experts", Bias, g.Experts, g.entering(g.ExpertFFN)).as(PartExperts),
+			tensor("mlp.experts", Bias, g.Experts, g.Hidden).as(PartExperts))
 	}
 	if g.SharedFFN > 0 {
 		tensors = append(tensors, g.mlp("mlp.shared_experts.", g.SharedFFN)...)

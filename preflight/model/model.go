@@ -24,6 +24,8 @@ type Tensor struct {
 	// the block: "model.layers.*.self_attn.q_proj".
 	Path string
 	Role Role
+	// Part is what it does in the model's code; whoever asks what a weight is for asks this, and no name.
+	Part Part
 	// Shape is the weight's shape; a Linear's is [out, in] whatever the storage order. A scalar's is empty.
 	Shape []int64
 	// Frozen weights count as parameters, but the model's own code sets requires_grad to false (Whisper's sinusoidal positions).
@@ -31,6 +33,8 @@ type Tensor struct {
 	// Unused weights take part in nothing that reaches the loss, so that they get no gradient, though requires_grad is true (the layers
 	// of LLaVA's vision tower behind the one whose output it takes).
 	Unused bool
+	// Front weights belong to the stack in front (see Architecture.Encoder): its blocks, what stands around them, and the norms of a projector.
+	Front bool
 }
 
 // Elements is the number of scalars.

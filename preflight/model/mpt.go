@@ -22,11 +22,11 @@ func mpt(c *config) *blueprint {
 	b.embeddings = embedding("wte", b.Vocab, h)
 	b.blocks = layers(b.Layers, "blocks.*.",
 		scaleOnly.tensors("norm_1", h),
-		linear("attn.Wqkv", h, 3*h, false),
-		linear("attn.out_proj", h, h, false),
+		linear(PartQKV, "attn.Wqkv", h, 3*h, false),
+		linear(PartO, "attn.out_proj", h, h, false),
 		scaleOnly.tensors("norm_2", h),
-		linear("ffn.up_proj", h, i, false),
-		linear("ffn.down_proj", i, h, false))
+		linear(PartUp, "ffn.up_proj", h, i, false),
+		linear(PartDown, "ffn.down_proj", i, h, false))
 	b.final = scaleOnly.tensors("norm_f", h)
 	b.head = c.head(decoderHeads("lm_head", "classifier", h, b.Vocab, c.labels(), false))
 	return b

@@ -17,7 +17,7 @@ func gemma3Multimodal(c *config) *blueprint {
 	b.after(vision, "vision_tower.")
 	b.embeddings = slices.Concat(b.embeddings,
 		[]Tensor{tensor("multi_modal_projector", Other, vision.Hidden, b.Hidden)}, // a bare parameter, no nn.Linear
-		scaleOnly.tensors("multi_modal_projector.mm_soft_emb_norm", vision.Hidden))
+		inFront(scaleOnly.tensors("multi_modal_projector.mm_soft_emb_norm", vision.Hidden)))
 	b.Tied = c.flag("tie_word_embeddings", true)
 	b.head = c.head(imageTextHeads(b))
 	return b
@@ -59,8 +59,8 @@ func (k llavaKind) blueprint(c *config) *blueprint {
 	b.after(vision, "vision_tower.")
 	bias := c.flag("multimodal_projector_bias", true)
 	b.embeddings = slices.Concat(b.embeddings,
-		linear("multi_modal_projector.linear_1", features*vision.Hidden, b.Hidden, bias),
-		linear("multi_modal_projector.linear_2", b.Hidden, b.Hidden, bias))
+		linear(PartProjector, "multi_modal_projector.linear_1", features*vision.Hidden, b.Hidden, bias),
+		linear(PartProjection, "multi_modal_projector.linear_2", b.Hidden, b.Hidden, bias))
 	if k.newline {
 		c.assume("an image is one tile: how many it is cut into depends on its size")
 		b.embeddings = append(b.embeddings, tensor("", Other, b.Hidden)) // image_newline, of the model itself
@@ -123,7 +123,7 @@ func paliGemma(c *config) *blueprint {
 	vision := c.tower("vision_config", "siglip_vision_model")
 	b.after(vision, "vision_tower.")
 	b.embeddings = slices.Concat(b.embeddings,
-		linear("multi_modal_projector.linear", vision.Hidden, c.sizeOr(2048, "projection_dim"), true))
+		linear(PartProjection, "multi_modal_projector.linear", vision.Hidden, c.sizeOr(2048, "projection_dim"), true))
 	b.Tied = c.flag("tie_word_embeddings", true)
 	b.head = c.head(imageTextHeads(b))
 	return b
@@ -138,7 +138,7 @@ func idefics3(c *config) *blueprint {
 	b.after(vision, "vision_model.")
 	factor := c.countOr(2, "scale_factor")
 	b.embeddings = slices.Concat(b.embeddings,
-		linear("connector.modality_projection.proj", vision.Hidden*factor*factor, b.Hidden, false))
+		linear(PartProjection, "connector.modality_projection.proj", vision.Hidden*factor*factor, b.Hidden, false))
 	c.assume("there is one image of image_size for each sample: how many it is cut into depends on its size")
 	b.Tied = c.flag("tie_word_embeddings", false)
 	b.head = c.head(imageTextHeads(b))
@@ -170,9 +170,9 @@ func mistral3(c *config) *blueprint {
 	b.after(vision, "vision_tower.")
 	merge := c.countOr(2, "spatial_merge_size")
 	h, bias := vision.Hidden, c.flag("multimodal_projector_bias", false)
-	b.embeddings = slices.Concat(b.embeddings, within("multi_modal_projector.", slices.Concat(scaleOnly.tensors("norm", h),
-		linear("patch_merger.merging_layer", h*merge*merge, h, false),
-		linear("linear_1", h*features, b.Hidden, bias), linear("linear_2", b.Hidden, b.Hidden, bias))))
+	b.embeddings = slices.Concat(b.embeddings, within("multi_modal_projector.", slices.Concat(inFront(scaleOnly.tensors("norm", h)),
+		linear(PartProjection, "patch_merger.merging_layer", h*merge*merge, h, false),
+		linear(PartProjector, "linear_1", h*features, b.Hidden, bias), linear(PartProjection, "linear_2", b.Hidden, b.Hidden, bias))))
 	c.assume("there is one image of image_size for each sample")
 	b.Tied = c.flag("tie_word_embeddings", true)
 	b.head = c.head(imageTextHeads(b))
@@ -190,7 +190,7 @@ func pixtral(c *config) *blueprint {
 	b.embeddings = slices.Concat([]Tensor{patch.named("patch_conv")}, scaleOnly.tensors("ln_pre", h))
 	b.blocks = layers(b.Layers, "transformer.layers.*.", scaleOnly.tensors("attention_norm", h),
 		gatedMLP.tensors("feed_forward.", h, b.Intermediate, false),
-		linear("attention.k_proj", h, h, false), linear("attention.v_proj", h, h, false), linear("attention.q_proj", h, h, false),
-		linear("attention.o_proj", h, h, false), scaleOnly.tensors("ffn_norm", h))
+		linear(PartK, "attention.k_proj", h, h, false), linear(PartV, "attention.v_proj", h, h, false), linear(PartQ, "attention.q_proj", h, h, false),
+		linear(PartO, "attention.o_proj", h, h, false), scaleOnly.tensors("ffn_norm", h))
 	return b
 }

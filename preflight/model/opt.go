@@ -30,14 +30,14 @@ func opt(c *config) *blueprint {
 	h, i, words := b.Hidden, b.Intermediate, c.sizeOr(b.Hidden, "word_embed_proj_dim")
 	b.embeddings = slices.Concat(embedding("embed_tokens", b.Vocab, words), embedding("embed_positions", b.MaxPositions+optPositionOffset, h))
 	if words != h {
-		b.embeddings = append(b.embeddings, linear("project_in", words, h, false)...)
-		b.final = linear("project_out", h, words, false)
+		b.embeddings = append(b.embeddings, linear(PartProjection, "project_in", words, h, false)...)
+		b.final = linear(PartProjection, "project_out", h, words, false)
 	}
 	b.blocks = layers(b.Layers, "decoder.layers.*.",
-		linear("self_attn.k_proj", h, h, bias), linear("self_attn.v_proj", h, h, bias),
-		linear("self_attn.q_proj", h, h, bias), linear("self_attn.out_proj", h, h, bias),
+		linear(PartK, "self_attn.k_proj", h, h, bias), linear(PartV, "self_attn.v_proj", h, h, bias),
+		linear(PartQ, "self_attn.q_proj", h, h, bias), linear(PartO, "self_attn.out_proj", h, h, bias),
 		norm.tensors("self_attn_layer_norm", h),
-		linear("fc1", h, i, bias), linear("fc2", i, h, bias),
+		linear(PartUp, "fc1", h, i, bias), linear(PartDown, "fc2", i, h, bias),
 		norm.tensors("final_layer_norm", h))
 	if before && !c.flag("_remove_final_layer_norm", false) {
 		b.final = slices.Concat(norm.tensors("final_layer_norm", h), b.final)

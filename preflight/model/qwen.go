@@ -21,12 +21,12 @@ func qwen(c *config) *blueprint {
 	b.embeddings = embedding("wte", b.Vocab, h)
 	b.blocks = layers(b.Layers, "h.*.",
 		scaleOnly.tensors("ln_1", h),
-		linear("attn.c_attn", h, 3*q, true),
-		linear("attn.c_proj", q, h, bias),
+		linear(PartQKV, "attn.c_attn", h, 3*q, true),
+		linear(PartO, "attn.c_proj", q, h, bias),
 		scaleOnly.tensors("ln_2", h),
-		linear("mlp.w1", h, i, bias),
-		linear("mlp.w2", h, i, bias),
-		linear("mlp.c_proj", i, h, bias))
+		linear(PartUp, "mlp.w1", h, i, bias),
+		linear(PartGate, "mlp.w2", h, i, bias),
+		linear(PartDown, "mlp.c_proj", i, h, bias))
 	b.final = scaleOnly.tensors("ln_f", h)
 	b.head = c.head(map[task][]Tensor{bareModel: nil, causalLM: projection("lm_head", Head, h, b.Vocab, false)})
 	return b

@@ -69,7 +69,7 @@ func qwenTower(c *config, width, depth, patch int64, widthKey string) (b *bluepr
 func qwenVisionBlocks(b *blueprint, norm normWeights, mlp []Tensor) []Unit {
 	h := b.Hidden
 	return layers(b.Layers, "blocks.*.", norm.tensors("norm1", h), norm.tensors("norm2", h),
-		linear("attn.qkv", h, 3*h, true), linear("attn.proj", h, h, true), within("mlp.", mlp))
+		linear(PartQKV, "attn.qkv", h, 3*h, true), linear(PartO, "attn.proj", h, h, true), within("mlp.", mlp))
 }
 
 func qwen2Vision(c *config) *blueprint {
@@ -78,9 +78,9 @@ func qwen2Vision(c *config) *blueprint {
 	h := b.Hidden
 	b.Intermediate = h * c.countOr(4, "mlp_ratio")
 	b.embeddings = []Tensor{embed}
-	b.blocks = qwenVisionBlocks(b, scaleAndShift, slices.Concat(linear("fc1", h, b.Intermediate, true), linear("fc2", b.Intermediate, h, true)))
-	b.final = slices.Concat(layerNorm("merger.ln_q", h), linear("merger.mlp.0", merged, merged, true),
-		linear("merger.mlp.2", merged, c.sizeOr(3584, "hidden_size"), true))
+	b.blocks = qwenVisionBlocks(b, scaleAndShift, slices.Concat(linear(PartUp, "fc1", h, b.Intermediate, true), linear(PartDown, "fc2", b.Intermediate, h, true)))
+	b.final = slices.Concat(layerNorm("merger.ln_q", h), linear(PartProjection, "merger.mlp.0", merged, merged, true),
+		linear(PartProjection, "merger.mlp.2", merged, c.sizeOr(3584, "hidden_size"), true))
 	return b
 }
 
@@ -91,8 +91,8 @@ func qwen25Vision(c *config) *blueprint {
 	b.Intermediate = c.sizeOr(3420, "intermediate_size")
 	b.embeddings = []Tensor{embed}
 	b.blocks = qwenVisionBlocks(b, scaleOnly, gatedMLP.tensors("", h, b.Intermediate, true))
-	b.final = slices.Concat(scaleOnly.tensors("merger.ln_q", h), linear("merger.mlp.0", merged, merged, true),
-		linear("merger.mlp.2", merged, c.sizeOr(3584, "out_hidden_size"), true))
+	b.final = slices.Concat(scaleOnly.tensors("merger.ln_q", h), linear(PartProjection, "merger.mlp.0", merged, merged, true),
+		linear(PartProjection, "merger.mlp.2", merged, c.sizeOr(3584, "out_hidden_size"), true))
 	return b
 }
 
@@ -105,9 +105,9 @@ func qwen3Vision(c *config) *blueprint {
 	b.embeddings = slices.Concat([]Tensor{embed, tensor("patch_embed.proj", Bias, h)},
 		embedding("pos_embed", c.sizeOr(2304, "num_position_embeddings"), h))
 	b.blocks = qwenVisionBlocks(b, scaleAndShift,
-		slices.Concat(linear("linear_fc1", h, b.Intermediate, true), linear("linear_fc2", b.Intermediate, h, true)))
+		slices.Concat(linear(PartUp, "linear_fc1", h, b.Intermediate, true), linear(PartDown, "linear_fc2", b.Intermediate, h, true)))
 	merger := func(path string, width int64) []Tensor {
-		return within(path, slices.Concat(layerNorm("norm", width), linear("linear_fc1", merged, merged, true), linear("linear_fc2", merged, out, true)))
+		return within(path, slices.Concat(layerNorm("norm", width), linear(PartProjection, "linear_fc1", merged, merged, true), linear(PartProjection, "linear_fc2", merged, out, true)))
 	}
 	b.final = merger("merger.", h)
 	deep := []int64{8, 16, 24}

@@ -60,10 +60,10 @@ func selectiveScan(c *config, s selectiveSizes) []Tensor {
 	}
 	return slices.Concat([]Tensor{tensor("", Other, s.width, s.state), tensor("", Other, s.width)}, // A_log and D, of the mixer itself
 		convolution("conv1d", s.width, s.kernel, s.convBias),
-		linear("in_proj", s.hidden, 2*s.width, s.bias),
-		linear("x_proj", s.width, rank+2*s.state, false),
-		linear("dt_proj", rank, s.width, true),
-		linear("out_proj", s.width, s.hidden, s.bias))
+		linear(PartMixer, "in_proj", s.hidden, 2*s.width, s.bias),
+		linear(PartMixer, "x_proj", s.width, rank+2*s.state, false),
+		linear(PartMixer, "dt_proj", rank, s.width, true),
+		linear(PartMixer, "out_proj", s.width, s.hidden, s.bias))
 }
 
 // dualitySizes are those of Mamba 2's mixer.
@@ -76,8 +76,8 @@ func dualityMixer(s dualitySizes) []Tensor {
 	mixed := s.width + 2*s.groups*s.state
 	tensors := slices.Concat(slices.Repeat([]Tensor{tensor("", Other, s.heads)}, 3), // dt_bias, A_log and D
 		convolution("conv1d", mixed, s.kernel, s.convBias),
-		linear("in_proj", s.hidden, s.width+mixed+s.heads, s.bias),
-		linear("out_proj", s.width, s.hidden, s.outBias))
+		linear(PartMixer, "in_proj", s.hidden, s.width+mixed+s.heads, s.bias),
+		linear(PartMixer, "out_proj", s.width, s.hidden, s.outBias))
 	if s.norm {
 		tensors = append(tensors, scaleOnly.tensors("norm", s.width)...)
 	}
@@ -86,7 +86,7 @@ func dualityMixer(s dualitySizes) []Tensor {
 
 // convolution is an nn.Conv1d over time of each channel alone.
 func convolution(path string, channels, kernel int64, bias bool) []Tensor {
-	tensors := []Tensor{tensor(path, Other, channels, 1, kernel)}
+	tensors := []Tensor{tensor(path, Other, channels, 1, kernel).as(PartConvolution)}
 	if bias {
 		tensors = append(tensors, tensor(path, Bias, channels))
 	}
@@ -147,7 +147,7 @@ func jambaExperts(c *config, b *blueprint) {
 		b.Experts, b.ExpertsPerToken = 0, 0
 		return
 	}
-	b.mix(routed(tensor("mlp.router", Other), b.Hidden, b.Intermediate, b.Experts), func(i int64) bool { return i%period == offset })
+	b.mix(routed(namedRouter(Other), b.Hidden, b.Intermediate, b.Experts), func(i int64) bool { return i%period == offset })
 }
 
 // jamba reads JambaConfig: transformers/models/jamba.
@@ -202,12 +202,12 @@ var graniteHybridBlocks = decoder{
 // graniteHybridExperts are Granite's; without any the shared MLP stands alone.
 func graniteHybridExperts(c *config, b *blueprint) {
 	experts := c.naturalOr(8, "num_local_experts")
-	shared := mlp{up: []string{"input_linear"}, down: "output_linear", fused: true}
+	shared := mlp{up: "input_linear", down: "output_linear", fused: true}
 	b.SharedIntermediate = c.sizeOr(1024, "shared_intermediate_size")
 	mixture := shared.tensors("shared_mlp.", b.Hidden, b.SharedIntermediate, false)
 	if experts > 0 {
 		b.Experts, b.ExpertsPerToken = experts, c.countOr(2, "num_experts_per_tok")
-		mixture = slices.Concat(routed(tensor("mlp.router", Other), b.Hidden, b.Intermediate, experts), mixture)
+		mixture = slices.Concat(routed(namedRouter(Other), b.Hidden, b.Intermediate, experts), mixture)
 	}
 	b.mix(mixture, everyBlock)
 	b.moved(".mlp.", ".block_sparse_moe.")
@@ -258,7 +258,7 @@ func qwen3Next(c *config) *blueprint {
 	b.NoActivations = recurrent
 	for _, u := range b.blocks {
 		for i, t := range u.Tensors {
-			if t.Module == "q_proj" {
+			if t.Part == PartQ {
 				u.Tensors[i].Shape = slices.Clone(t.Shape)
 				u.Tensors[i].Shape[0] *= 2
 			}
@@ -269,8 +269,8 @@ func qwen3Next(c *config) *blueprint {
 	keys, values := keyHeads*c.sizeOr(128, "linear_key_head_dim"), valueHeads*valueDim
 	mixer := slices.Concat([]Tensor{tensor("", Other, valueHeads), tensor("", Other, valueHeads)}, // dt_bias and A_log
 		convolution("conv1d", 2*keys+values, c.sizeOr(4, "linear_conv_kernel_dim"), false),
-		linear("in_proj_qkvz", b.Hidden, 2*keys+2*values, false), linear("in_proj_ba", b.Hidden, 2*valueHeads, false),
-		scaleOnly.tensors("norm", valueDim), linear("out_proj", values, b.Hidden, false))
+		linear(PartMixer, "in_proj_qkvz", b.Hidden, 2*keys+2*values, false), linear(PartMixer, "in_proj_ba", b.Hidden, 2*valueHeads, false),
+		scaleOnly.tensors("norm", valueDim), linear(PartMixer, "out_proj", values, b.Hidden, false))
 	kinds, every := c.layerTypes(b.Layers, "layer_types"), c.countOr(4, "full_attention_interval")
 	b.replaceAttention(within("linear_attn.", mixer), func(i int64) bool {
 		if kinds != nil {

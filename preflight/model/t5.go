@@ -32,7 +32,7 @@ func t5Like(c *config, feedForward string) *blueprint {
 	encoder := &blueprint{Architecture: b.Architecture}
 	encoder.Layers = c.count("num_layers", "num_hidden_layers")
 	encoder.blocks = t5Blocks(&encoder.Architecture, "block.*.layer.", buckets)
-	encoder.final = scaleOnly.tensors("final_layer_norm", b.Hidden)
+	encoder.final = as(PartStackNorm, scaleOnly.tensors("final_layer_norm", b.Hidden))
 	b.Vocab = vocab
 	if c.task == encoderAlone || c.task == tokenClassification {
 		encoder.Vocab = vocab
@@ -54,7 +54,7 @@ func t5Like(c *config, feedForward string) *blueprint {
 	b.head = c.head(map[task][]Tensor{
 		bareModel:             nil,
 		conditionalGeneration: projection("lm_head", Head, h, vocab, false),
-		sequenceClassification: slices.Concat(linear("classification_head.dense", h, h, true),
+		sequenceClassification: slices.Concat(linear(PartProjection, "classification_head.dense", h, h, true),
 			projection("classification_head.out_proj", Head, h, c.labels(), true)),
 		questionAnswering: projection("qa_outputs", Head, h, c.labels(), true),
 	})
@@ -96,19 +96,19 @@ func t5Blocks(a *Architecture, path string, buckets int64) []Unit {
 	tensors = append(tensors, scaleOnly.tensors("0.layer_norm", h)...)
 	last := "1."
 	if a.CrossAttention {
-		tensors = slices.Concat(tensors, t5Attention(a, "1.EncDecAttention."), scaleOnly.tensors("1.layer_norm", h))
+		tensors = slices.Concat(tensors, crossed(t5Attention(a, "1.EncDecAttention.")), scaleOnly.tensors("1.layer_norm", h))
 		last = "2."
 	}
-	up := []string{"wi"}
+	feedForward := mlp{up: "wi", down: "wo", plain: true}
 	if a.Gated {
-		up = []string{"wi_0", "wi_1"}
+		feedForward = mlp{gate: "wi_0", up: "wi_1", down: "wo"}
 	}
-	tensors = slices.Concat(tensors, mlp{up: up, down: "wo"}.tensors(last+"DenseReluDense.", h, i, false), scaleOnly.tensors(last+"layer_norm", h))
+	tensors = slices.Concat(tensors, feedForward.tensors(last+"DenseReluDense.", h, i, false), scaleOnly.tensors(last+"layer_norm", h))
 	return firstDiffers(a.Layers, path, embedding("0.SelfAttention.relative_attention_bias", buckets, a.Heads), tensors)
 }
 
 func t5Attention(a *Architecture, path string) []Tensor {
 	h, inner := a.Hidden, a.Heads*a.HeadDim
-	return slices.Concat(linear(path+"q", h, inner, false), linear(path+"k", h, inner, false), linear(path+"v", h, inner, false),
-		linear(path+"o", inner, h, false))
+	return slices.Concat(linear(PartQ, path+"q", h, inner, false), linear(PartK, path+"k", h, inner, false), linear(PartV, path+"v", h, inner, false),
+		linear(PartO, path+"o", inner, h, false))
 }

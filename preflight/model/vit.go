@@ -19,14 +19,14 @@ func vit(c *config) *blueprint {
 		[]Tensor{tensor("embeddings", Other, 1, 1, h), tensor("embeddings", Other, 1, b.MaxPositions, h)}, // class token, positions
 		within("embeddings.patch_embeddings.", []Tensor{patch.named("projection"), tensor("projection", Bias, h)}))
 	b.blocks = layers(b.Layers, "layers.*.",
-		linear("attention.q_proj", h, h, bias), linear("attention.k_proj", h, h, bias), linear("attention.v_proj", h, h, bias),
-		linear("attention.o_proj", h, h, true),
+		linear(PartQ, "attention.q_proj", h, h, bias), linear(PartK, "attention.k_proj", h, h, bias), linear(PartV, "attention.v_proj", h, h, bias),
+		linear(PartO, "attention.o_proj", h, h, true),
 		layerNorm("layernorm_before", h), layerNorm("layernorm_after", h),
-		linear("mlp.fc1", h, i, true), linear("mlp.fc2", i, h, true))
+		linear(PartUp, "mlp.fc1", h, i, true), linear(PartDown, "mlp.fc2", i, h, true))
 	b.final = layerNorm("layernorm", h)
 	var pooler, classifier []Tensor
 	if c.task == bareModel {
-		pooler = linear("pooler.dense", h, c.sizeOr(h, "pooler_output_size"), true)
+		pooler = linear(PartProjection, "pooler.dense", h, c.sizeOr(h, "pooler_output_size"), true)
 	}
 	if labels := c.labels(); labels > 0 { // without labels there is no head
 		classifier = projection("classifier", Head, h, labels, true)

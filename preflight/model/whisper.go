@@ -13,7 +13,7 @@ func whisper(c *config) *blueprint {
 	h, bins := b.Hidden, c.sizeOr(80, "num_mel_bins")
 	encoder.embeddings = whisperFront(h, bins, encoder.MaxPositions)
 	encoder.blocks = layers(encoder.Layers, "layers.*.", seq2seqBlock(&encoder.Architecture, false))
-	encoder.final = layerNorm("layer_norm", h)
+	encoder.final = as(PartStackNorm, layerNorm("layer_norm", h))
 	if c.task == audioClassification {
 		whisperClassifier(c, encoder)
 		return encoder
@@ -29,8 +29,8 @@ func whisper(c *config) *blueprint {
 // whisperFront is what makes frames out of the spectrogram.
 func whisperFront(h, bins, positions int64) []Tensor {
 	const kernel = 3
-	return []Tensor{tensor("conv1", Other, h, bins, kernel), tensor("conv1", Bias, h), tensor("conv2", Other, h, h, kernel),
-		tensor("conv2", Bias, h), sinusoids("embed_positions", positions, h)}
+	return []Tensor{tensor("conv1", Other, h, bins, kernel).as(PartFirstFrames), tensor("conv1", Bias, h),
+		tensor("conv2", Other, h, h, kernel).as(PartSecondFrames), tensor("conv2", Bias, h), sinusoids("embed_positions", positions, h)}
 }
 
 // sinusoids are positions that are stored but not trained.
@@ -47,5 +47,5 @@ func whisperClassifier(c *config, b *blueprint) {
 	if c.flag("use_weighted_layer_sum", false) {
 		b.head = []Tensor{tensor("", Other, b.Layers+1)} // a parameter of the class itself
 	}
-	b.head = slices.Concat(b.head, linear("projector", b.Hidden, width, true), projection("classifier", Head, width, c.labels(), true))
+	b.head = slices.Concat(b.head, linear(PartProjection, "projector", b.Hidden, width, true), projection("classifier", Head, width, c.labels(), true))
 }
