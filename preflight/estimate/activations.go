@@ -21,7 +21,7 @@ type block struct {
 	c, w, stream                        int64 // bytes of what matrix products put out, of plain weights, and of the residual stream
 	trainable                           bool
 	keepsInputs                         bool // matrix products keep their input: for the weight's gradient, or for no good reason
-	quirk                               quirk
+	quirk                               model.Quirks
 	elements                            map[model.Part]int64   // weight elements by part, of those whose gradient has not appeared yet
 	lowRank                             map[model.Part]adapter // LoRA by part
 	branches                            map[*tensor]*tensor    // inputs of adapters, where modules share one
@@ -54,17 +54,17 @@ func (r *rank) blockOf(dense bool) *block {
 	}
 	b := &block{rank: r, tokens: r.tokens(), h: h, q: heads * d, kv: kvHeads * d, i: ceilDiv(a.Intermediate, r.tp), heads: heads, kvHeads: kvHeads,
 		c: r.precision.compute, w: r.precision.unsharded(), stream: r.precision.stream, trainable: !r.adapters(),
-		quirk: quirkOf(a), elements: map[model.Part]int64{}, lowRank: map[model.Part]adapter{}, branches: map[*tensor]*tensor{}, autocast: r.precision.autocast, kind: r.attention, compiled: r.compiled()}
+		quirk: a.Facts.Quirks, elements: map[model.Part]int64{}, lowRank: map[model.Part]adapter{}, branches: map[*tensor]*tensor{}, autocast: r.precision.autocast, kind: r.attention, compiled: r.compiled()}
 	b.keepsInputs = b.trainable || r.keepsFrozenInputs()
 	if b.autocast && (a.PostNorm || a.NormKind == "layer" && b.embeddingNorm() > 0) {
 		b.stream = 4 // autocast's LayerNorm puts out fp32, whatever the weights are
 	}
 	b.fusedQKV = b.has(model.PartQKV)
 	if r.traits.FusedQKV { // with grouped heads, v is copied out of it
-		b.quirk, b.fusedQKV = quirk{}, b.kvHeads == b.heads
+		b.quirk, b.fusedQKV = model.Quirks{}, b.kvHeads == b.heads
 	}
 	if r.megatron() {
-		b.quirk.softmax16 = true // its fused scale-mask-softmax kernel works in 16 bit
+		b.quirk.Softmax16 = true // its fused scale-mask-softmax kernel works in 16 bit
 	}
 	if !b.trainable {
 		b.w = r.baseWidth()
@@ -135,7 +135,7 @@ func (b *block) layer() *graph {
 	case b.arch.LayerScale:
 		x = b.sum(b.layerScaled(b.attend(b.norm(x, b.h))), x)
 		x = b.sum(b.layerScaled(b.mlp(b.norm(x, b.h))), x)
-	case b.quirk.normAfter:
+	case b.quirk.NormAfter:
 		x = b.sum(b.norm(b.attend(x), b.h), x)
 		x = b.sum(b.norm(b.mlp(x), b.h), x)
 	case b.arch.Norms > 3 && !b.arch.CrossAttention: // Gemma 2 and 3 normalise the outputs of attention and MLP too
@@ -190,7 +190,7 @@ func (b *block) feedForward(x *tensor, width int64) *tensor {
 		y := b.add(op{name: "activation", in: []*tensor{gate, up}, saves: []*tensor{gate, up}}, n, b.c)
 		return b.linear(y, b.h, model.PartDown)
 	}
-	if b.liger.glu {
+	if b.liger.GLU {
 		return b.linear(b.ligerGLU(gate, up), b.h, model.PartDown)
 	}
 	y := b.dropout(b.product(b.activation(gate), up), b.arch.ActivationDropout)
@@ -200,7 +200,7 @@ func (b *block) feedForward(x *tensor, width int64) *tensor {
 // experts sends each token to some of the experts, as transformers 5 does by default: sorted copies of the tokens, grouped matrix products
 // and a weighted sum (integrations/moe.py). The grouped product is not on autocast's list: it works in the weights' dtype.
 func (b *block) experts(x *tensor) *tensor {
-	if b.quirk.everyExpert {
+	if b.quirk.EveryExpert {
 		return b.everyExpert(x)
 	}
 	a := b.arch
@@ -208,19 +208,19 @@ func (b *block) experts(x *tensor) *tensor {
 	width := b.expertWidth()
 	weights := b.claim(model.PartExperts)
 	in := x
-	if b.quirk.router32 {
+	if b.quirk.Router32 {
 		in = b.cast(x, 4)
 	}
 	scores := b.routerProduct(in)
 	probabilities := b.add(op{name: "router", in: []*tensor{scores}, extra: 4 * b.tokens * a.Experts, temp: 4 * b.tokens * a.Experts}, b.tokens*a.Experts, 4)
 	chosen := b.add(op{name: "router", in: []*tensor{probabilities}, extra: 16 * routed}, routed, 4)
 
-	if b.quirk.weights16 {
+	if b.quirk.Weights16 {
 		chosen = b.cast(chosen, scores.width)
 	}
 
 	var shared *tensor
-	if b.quirk.sharedFirst {
+	if b.quirk.SharedFirst {
 		shared = b.sharedExpert(x)
 	}
 	own := *b // grouped products see neither autocast nor adapters
@@ -246,7 +246,7 @@ func (b *block) experts(x *tensor) *tensor {
 
 // expertGate is what stands between the grouped products.
 func (b *block) expertGate(gate, up *tensor) *tensor {
-	if !b.quirk.clampedGate {
+	if !b.quirk.ClampedGate {
 		return b.product(b.activation(gate), up)
 	}
 	clamped := func(x *tensor) *tensor {
@@ -312,7 +312,7 @@ func (b *block) ending() *graph {
 // lastNorm is the norm behind the layers, and T5's dropout behind that.
 func (b *block) lastNorm(x *tensor) *tensor {
 	x = b.norm(x, b.h)
-	if b.quirk.finalDropout {
+	if b.quirk.FinalDropout {
 		x = b.dropout(x, b.arch.HiddenDropout)
 	}
 	return x

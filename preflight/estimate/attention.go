@@ -29,7 +29,7 @@ func (b *block) project(x *tensor) (q, k, v *tensor) {
 	if b.fusedQKV {
 		parts := b.split(b.linear(x, b.q+2*b.kv, model.PartQKV, model.PartQ, model.PartK, model.PartV), b.tokens*b.q, b.tokens*b.kv, b.tokens*b.kv)
 		q, k, v = parts[0], parts[1], parts[2]
-		if b.quirk.copiesHeads {
+		if b.quirk.CopiesHeads {
 			v = b.copied(v)
 		}
 	} else {
@@ -38,19 +38,19 @@ func (b *block) project(x *tensor) (q, k, v *tensor) {
 		v = b.linear(x, b.kv, model.PartV)
 	}
 	d := b.q / max(b.heads, 1)
-	if b.arch.QKNorm && !b.quirk.normsRotated {
+	if b.arch.QKNorm && !b.quirk.NormsRotated {
 		q, k = b.norm(q, d), b.norm(k, d)
 	}
-	if !b.quirk.noRotary {
+	if !b.quirk.NoRotary {
 		q, k = b.rotated(q), b.rotated(k)
 	}
-	if b.quirk.ownRotary {
+	if b.quirk.OwnRotary {
 		b.ops[len(b.ops)-1].extra += 2 * 4 * b.seq * d
 	}
 	switch {
-	case b.arch.QKNorm && b.quirk.bareHeadNorm:
+	case b.arch.QKNorm && b.quirk.BareHeadNorm:
 		q, k = b.bareNorm(q, d), b.bareNorm(k, d)
-	case b.arch.QKNorm && b.quirk.normsRotated:
+	case b.arch.QKNorm && b.quirk.NormsRotated:
 		q, k = b.norm(q, d), b.norm(k, d)
 	}
 	return q, k, v
@@ -82,17 +82,17 @@ func (b *block) rotated(x *tensor) *tensor {
 	if b.compiled {
 		return b.add(op{name: "rotate", in: []*tensor{x}}, x.n, x.width)
 	}
-	if b.liger.rope {
+	if b.liger.Rope {
 		return b.ligerRotated(x)
 	}
 	width := max(x.width, b.stream)
 	y := x
-	if b.quirk.rotary32 {
+	if b.quirk.Rotary32 {
 		y = b.cast(x, 4)
 		width = 4
 	}
 	y = b.add(op{name: "rotate", in: []*tensor{y}, temp: 2 * x.n * width}, x.n, width)
-	if b.quirk.rotary32 {
+	if b.quirk.Rotary32 {
 		y = b.cast(y, x.width)
 	}
 	return y
@@ -102,9 +102,9 @@ func (b *block) rotated(x *tensor) *tensor {
 func (b *block) core(q, k, v *tensor) *tensor {
 	named := []*tensor{q, k, v} // by variables of the calling code, until attention is done
 	grouped := b.kvHeads < b.heads
-	masked := (b.padded() || b.quirk.alwaysMasked) && b.kind == "sdpa"
+	masked := (b.padded() || b.quirk.AlwaysMasked) && b.kind == "sdpa"
 	eager := b.eager()
-	if grouped && (b.traits.OwnModels || b.quirk.expandsHeads && b.kvHeads > 1 || masked && b.kvHeads > 1 || eager && (b.kvHeads > 1 || b.batch > 1)) {
+	if grouped && (b.traits.OwnModels || b.quirk.ExpandsHeads && b.kvHeads > 1 || masked && b.kvHeads > 1 || eager && (b.kvHeads > 1 || b.batch > 1)) {
 		k, v = b.repeated(k), b.repeated(v) // a single head in a batch of one expands as a view
 	}
 	if eager {
@@ -125,13 +125,13 @@ func (b *block) core(q, k, v *tensor) *tensor {
 	case masked:
 		// the additive mask that each layer makes of the boolean one
 		mask := width * b.batch * b.seq * b.seq
-		if every := b.quirk.windows; every > 0 && !b.padded() { // layers without a window have none
+		if every := b.quirk.Windows; every > 0 && !b.padded() { // layers without a window have none
 			mask -= mask / every
 		}
 		o.extra += mask
 	}
 	b.ops = append(b.ops, o)
-	if b.quirk.bothOrders && !b.liger.rope && !b.compiled && (b.cpu() || !masked && b.c < 4) { // memory-efficient attention has an order of its own
+	if b.quirk.BothOrders && !b.liger.Rope && !b.compiled && (b.cpu() || !masked && b.c < 4) { // memory-efficient attention has an order of its own
 		return b.copied(out)
 	}
 	return out
@@ -141,7 +141,7 @@ func (b *block) core(q, k, v *tensor) *tensor {
 // share keys, and it wants 16 bits and no mask; none takes tensors that would have to be broadcast
 // (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp). Seen on an H200 with torch 2.11 (testdata/measured_gpu.json).
 func (b *block) unfused(q *tensor, grouped, masked bool) bool {
-	return b.kind == "sdpa" && !b.cpu() && !b.compiled && (grouped && (q.width >= 4 || b.quirk.broadcasts && masked) || b.permutedBias())
+	return b.kind == "sdpa" && !b.cpu() && !b.compiled && (grouped && (q.width >= 4 || b.quirk.Broadcasts && masked) || b.permutedBias())
 }
 
 // permutedBias says that the mask has the heads as its last dimension in memory, which no fused kernel reads (check_last_dim_stride_equals_1_dense in
@@ -156,12 +156,12 @@ func (b *block) permutedBias() bool {
 func (b *block) mathCore(q, k, v *tensor) *tensor {
 	dtype := q.width
 	q, k, v = b.cast(q, 4), b.cast(k, 4), b.cast(v, 4)
-	if !b.quirk.broadcasts && k.n < q.n {
+	if !b.quirk.Broadcasts && k.n < q.n {
 		k, v = b.repeated(k), b.repeated(v)
 	}
 	scale := func(x *tensor) *tensor { return b.add(op{name: "core", in: []*tensor{x}}, x.n, 4) }
 	q, k = scale(q), scale(k)
-	if b.quirk.broadcasts { // by the products
+	if b.quirk.Broadcasts { // by the products
 		k, v = b.repeated(k), b.repeated(v)
 	}
 	n := b.tokens * b.heads * b.seq
@@ -177,7 +177,7 @@ func (b *block) mathCore(q, k, v *tensor) *tensor {
 
 // eager says that scores are built: no fused kernel caps them.
 func (b *block) eager() bool {
-	eagerOnly := b.quirk.eagerOnly || b.arch.AttentionSoftcap || b.arch.PositionBias && b.older("transformers", 5, 15)
+	eagerOnly := b.quirk.EagerOnly || b.arch.AttentionSoftcap || b.arch.PositionBias && b.older("transformers", 5, 15)
 	return strings.HasPrefix(b.kind, "eager") || eagerOnly && b.kind == "sdpa"
 }
 
@@ -197,12 +197,12 @@ func (b *block) repeated(x *tensor) *tensor {
 func (b *block) eagerCore(q, k, v *tensor, named []*tensor) *tensor {
 	named = append(named, k, v)
 	n := b.tokens * b.heads * cmp.Or(b.keys, b.seq)
-	if b.quirk.scores32 {
+	if b.quirk.Scores32 {
 		q, k = b.cast(q, 4), b.cast(k, 4)
 	}
 	if b.batch > 1 { // the product of four-dimensional tensors copies what is not contiguous
 		q, k, v = b.copied(q), b.copied(k), b.copied(v)
-		if b.quirk.namesScores {
+		if b.quirk.NamesScores {
 			named = append(named, q, k, v)
 		}
 	}
@@ -218,28 +218,28 @@ func (b *block) eagerCore(q, k, v *tensor, named []*tensor) *tensor {
 		b.ops[len(b.ops)-1].saves = []*tensor{capped}
 		scores = b.scaled(capped)
 	}
-	if b.quirk.alibi32 {
+	if b.quirk.Alibi32 {
 		scores = b.cast(scores, 4)
 	}
 	if b.arch.Causal && b.keys == 0 || b.padded() || b.arch.PositionBias { // the mask has the dtype of the embeddings
 		scores = b.cast(scores, max(scores.width, b.maskWidth()))
 	}
-	if b.quirk.sinks {
+	if b.quirk.Sinks {
 		return b.sinkProbabilities(scores, v)
 	}
-	if b.quirk.clampsScores {
+	if b.quirk.ClampsScores {
 		scores = b.add(op{name: "core", in: []*tensor{scores}, saves: []*tensor{scores}, temp: (2*scores.width + 2) * n}, n, scores.width)
 	}
 	width := int64(4)
-	if b.quirk.softmax16 && !b.precision.autocast {
+	if b.quirk.Softmax16 && !b.precision.autocast {
 		width = scores.width
 	}
 	probs := b.add(op{name: "core", in: []*tensor{scores}}, n, width)
 	b.ops[len(b.ops)-1].saves = []*tensor{probs}
-	if probs.width != v.width && !b.quirk.wideProbs {
+	if probs.width != v.width && !b.quirk.WideProbs {
 		probs = b.cast(probs, v.width)
 		b.hold(append(named, scores)...)
-		if b.quirk.namesScores {
+		if b.quirk.NamesScores {
 			b.hold(raw)
 		}
 	}

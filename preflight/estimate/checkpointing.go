@@ -89,7 +89,7 @@ func (r *rank) tape() (t tape, ok bool) {
 	r.applyCheckpointing(&t)
 	if t.recomputes(t.layers - 1) {
 		t.trailing = g.working()
-		if b.quirk.returnsScores && t.layers > 1 {
+		if b.quirk.ReturnsScores && t.layers > 1 {
 			t.trailing += b.c * b.tokens * b.heads * b.seq
 		}
 	}
@@ -127,7 +127,7 @@ func (r *rank) tape() (t tape, ok bool) {
 	case len(a.PositionTerms) > 0:
 		t.embedding += b.maskBytes()
 	}
-	if !b.quirk.noRotary {
+	if !b.quirk.NoRotary {
 		t.outside += 2 * b.stream * a.HeadDim * b.seq // cosines and sines
 	}
 	if r.last {

@@ -13,15 +13,16 @@ import (
 	"oomguard/preflight/model"
 )
 
-// cloneWays are jobs whose memory depends on what the weights are for. The targets of "named" are those of all-linear by their names.
+// cloneWays are jobs whose memory depends on what the weights are for. The targets of "named" are those of all-linear
+// by their names.
 var cloneWays = map[string]string{
-	"full":      "method=full precision=bf16-mixed optimizer=adamw micro-batch=2 seq-len=512 nproc=1",
-	"frozen":    "method=full precision=bf16 optimizer=adamw micro-batch=2 seq-len=512 nproc=1 checkpointing=full attention=eager",
-	"all":       "method=lora precision=bf16 optimizer=adamw lora-r=16 lora-targets=all-linear micro-batch=4 seq-len=512 nproc=1 attention=eager",
-	"named":     "method=lora precision=bf16 optimizer=adamw lora-r=16 lora-dropout=0.1 micro-batch=4 seq-len=512 nproc=1",
-	"quantised": "method=qlora quant=nf4-dq precision=bf16 optimizer=paged_adamw_8bit lora-r=8 lora-targets=all-linear micro-batch=1 seq-len=512 nproc=1",
-	"liger":     "method=full precision=bf16 optimizer=adamw micro-batch=2 seq-len=512 nproc=1 layer-kernels=liger",
-	"old":       "method=lora precision=bf16 optimizer=adamw lora-r=16 lora-targets=all-linear micro-batch=2 seq-len=512 nproc=1 transformers=4.51.3",
+	"full":      "method=full precision=bf16-mixed micro-batch=2",
+	"kept":      "method=full precision=bf16 micro-batch=2 checkpointing=full attention=eager",
+	"all":       "method=lora precision=bf16 lora-r=16 lora-targets=all-linear micro-batch=4 attention=eager",
+	"named":     "method=lora precision=bf16 lora-r=16 lora-dropout=0.1 micro-batch=4",
+	"quantised": "method=qlora quant=nf4-dq precision=bf16 optimizer=paged_adamw_8bit lora-r=8 lora-targets=all-linear micro-batch=1",
+	"liger":     "method=full precision=bf16 micro-batch=2 layer-kernels=liger",
+	"old":       "method=lora precision=bf16 lora-r=16 lora-targets=all-linear micro-batch=2 transformers=4.51.3",
 }
 
 // allConfigs are the config.json files whose weights preflight/model's tests count.
@@ -79,7 +80,8 @@ func readJSON(t *testing.T, path string, into any) {
 	}
 }
 
-// renaming gives every part of a module's path a made-up name. The heads of tasks keep theirs, by which PEFT knows them.
+// renaming gives every part of a module's path a made-up name. The heads of tasks keep theirs, by which PEFT knows
+// them.
 type renaming map[string]string
 
 func (r renaming) path(path string) string {
@@ -107,6 +109,15 @@ func (r renaming) tensor(t model.Tensor) model.Tensor {
 // clone is a model type of the same code under other names.
 func (r renaming) clone(a *model.Architecture) *model.Architecture {
 	own := *a
+	own.Type = "a-clone-of-" + a.Type
+	if a.TextType != "" {
+		own.TextType = "a-clone-of-" + a.TextType
+	}
+	if a.Encoder != nil {
+		encoder := *a.Encoder
+		encoder.Type = "a-clone-of-" + encoder.Type
+		own.Encoder = &encoder
+	}
 	own.Units, own.TiedTables = slices.Clone(a.Units), slices.Clone(a.TiedTables)
 	for i, u := range own.Units {
 		own.Units[i].Tensors = slices.Clone(u.Tensors)
@@ -120,7 +131,8 @@ func (r renaming) clone(a *model.Architecture) *model.Architecture {
 	return &own
 }
 
-// namesOfPEFT are the modules that PEFT treats in a way of their own by their names: those of experts and of recurrences.
+// namesOfPEFT are the modules that PEFT treats in a way of their own by their names: those of experts and of
+// recurrences.
 func namesOfPEFT(a *model.Architecture) renaming {
 	names := renaming{}
 	if a.Experts == 0 && a.NoActivations == "" {
@@ -145,8 +157,9 @@ func linearNames(a *model.Architecture) []string {
 	return names
 }
 
-// TestClonesTakeTheSameMemory: nothing but the row of a model type says what its weights are for, so that a type whose modules have other
-// names takes the same memory to the byte. The original is read as a user gives it, from flags and config.json.
+// TestClonesTakeTheSameMemory: nothing but the row of a model type says what its weights are for, so that a type
+// whose modules have other names takes the same memory to the byte. The original is read as a user gives it, from
+// flags and config.json.
 func TestClonesTakeTheSameMemory(t *testing.T) {
 	for kind, config := range typeConfigs(t) {
 		path := filepath.Join(t.TempDir(), "config.json")
@@ -181,7 +194,7 @@ func TestClonesTakeTheSameMemory(t *testing.T) {
 
 func cloneInput(path, words string, named bool) (Input, error) {
 	flags, versions := map[string]string{"model": path}, map[string]string{}
-	for _, word := range strings.Fields(words) {
+	for _, word := range strings.Fields("optimizer=adamw seq-len=512 nproc=1 " + words) {
 		name, value, _ := strings.Cut(word, "=")
 		if name == "transformers" {
 			versions[name] = value
@@ -197,8 +210,8 @@ func cloneInput(path, words string, named bool) (Input, error) {
 		flags["lora-targets"] = strings.Join(linearNames(a), ",")
 	}
 	j := job.Read(job.Sources{Flags: flags, Versions: versions, GPUs: 1})
-	in := Input{Job: j, Model: j.Architecture, Hardware: Hardware{Kind: "cuda", TotalBytes: 80 * gb, Count: 1, ContextBytes: -1, NCCLBytes: -1,
-		ComputeCapability: "9.0"}, Options: DefaultOptions()}
+	gpu := Hardware{Kind: "cuda", TotalBytes: 80 * gb, Count: 1, ContextBytes: -1, NCCLBytes: -1, ComputeCapability: "9.0"}
+	in := Input{Job: j, Model: j.Architecture, Hardware: gpu, Options: DefaultOptions()}
 	if j.Architecture == nil {
 		return in, fmt.Errorf("no architecture: %v", j.Problems)
 	}

@@ -1,16 +1,12 @@
 package estimate
 
 import (
-	"cmp"
 	"slices"
 
 	"oomguard/preflight/model"
 )
 
 // Models of two stacks: an encoder of text, images or sound in front of the layers that write text.
-
-// textEncoders read as many tokens as the decoder writes; other encoders read the patches or frames that their configuration fixes.
-var textEncoders = []string{"t5", "mt5", "umt5", "bart", "mbart", "pegasus"}
 
 // stack is the rank as one of its two stacks sees it: its own layers, sizes and sequence.
 func (r *rank) stack(encoder bool) *rank {
@@ -25,14 +21,13 @@ func (r *rank) stack(encoder bool) *rank {
 		return &own
 	}
 	arch := *r.arch.Encoder
-	arch.Type, arch.TextType = cmp.Or(arch.Type, r.arch.Type), ""
 	s.arch, s.seq = &arch, r.encoderSequence()
 	return &own
 }
 
-// encoderSequence is how many positions the encoder puts out for one sample.
+// encoderSequence is how many positions the encoder puts out for one sample: tokens, or the patches or frames that its configuration fixes.
 func (r *rank) encoderSequence() int64 {
-	if n := r.arch.Encoder.MaxPositions; n > 0 && !slices.Contains(textEncoders, r.arch.Type) {
+	if n := r.arch.Encoder.MaxPositions; n > 0 && !r.arch.Facts.TextEncoder {
 		return n
 	}
 	return r.seq

@@ -80,7 +80,7 @@ func (m *builder) evaluationCasts() int64 {
 		return 0
 	case !m.trainsEnds():
 		return 2 * count(m.trained, func(w weight) bool { return isMatrix(w) && m.precision.param == 4 })
-	case quirkOf(m.arch).viewsWeights:
+	case m.arch.Facts.Quirks.ViewsWeights:
 		return 2 * (m.linear("") - m.linear(layerUnit))
 	}
 	return 2 * m.linear("")

@@ -53,7 +53,7 @@ func (b *block) embedded(checkpointed bool) int64 {
 	}
 	sum += b.convolutions()
 	sum += b.afterEmbedding(checkpointed)
-	if b.quirk.noRotary {
+	if b.quirk.NoRotary {
 		sum += 8 * b.seq // position ids
 	}
 	if d := b.distances(); d > 0 {
@@ -107,7 +107,7 @@ func (b *block) embeddingNorm() int64 {
 // are added to the scores. Gemma 2 and 3 have another one for layers with a window.
 func (b *block) maskBytes() int64 {
 	masks := int64(1)
-	if every := b.quirk.windows; every > 0 && b.arch.Layers >= every {
+	if every := b.quirk.Windows; every > 0 && b.arch.Layers >= every {
 		masks = 2
 	}
 	entries := masks * b.batch * b.seq * b.seq
@@ -128,4 +128,16 @@ func (b *block) maskWidth() int64 {
 		return b.precision.stream
 	}
 	return b.stream
+}
+
+// bufferBytes is what the model holds besides its weights.
+func (r *rank) bufferBytes() int64 {
+	if r.arch.Facts.Quirks.Sinusoids {
+		return r.precision.unsharded() * (r.arch.MaxPositions + 2) * r.arch.Hidden // two more rows, as BART's positions have
+	}
+	n := r.arch.Facts.Quirks.MaskBuffers
+	if n == model.PerLayer {
+		n = r.layers
+	}
+	return n * r.arch.MaxPositions * r.arch.MaxPositions
 }

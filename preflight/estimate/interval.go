@@ -5,17 +5,8 @@ import (
 	"slices"
 
 	"oomguard/preflight/job"
+	"oomguard/preflight/model"
 )
-
-// measuredTypes are the model types whose activations agree with simulated runs of the real code to a fraction of a percent
-// (testdata/simulated_*.json, TestSimulatedFamilies); for others the common layer is an approximation.
-var measuredTypes = []string{"llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "phi", "phi3",
-	"gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "opt", "falcon", "stablelm", "starcoder2", "olmo", "olmo2", "cohere", "glm", "granite",
-	"smollm3", "bert", "roberta", "distilbert", "electra", "olmoe",
-	"arcee", "camembert", "cohere2", "ernie4_5", "ernie4_5_moe", "exaone4", "glm4", "glm4_moe", "gpt_oss", "granitemoe", "granitemoeshared",
-	"hunyuan_v1_dense", "minimax_m2", "ministral", "ministral3", "modernbert", "nemotron", "olmo3", "seed_oss", "xlm-roberta",
-	"deepseek_v2", "deepseek_v3", "vit", "bloom", "mpt", "deberta-v2", "t5", "mt5", "bart", "whisper", "clip", "llava",
-	"albert", "biogpt", "codegen", "deberta", "dinov2", "llama4_text", "mbart", "pegasus", "siglip", "xglm"}
 
 const (
 	measuredError   = 0.03 // of activations, logits and temporaries: kernels differ in their working memory
@@ -115,8 +106,8 @@ func (p *prediction) formulaError() float64 {
 	switch {
 	case p.pinned():
 		return measuredError
-	case !slices.Contains(measuredTypes, p.arch.Type):
-	case p.arch.Encoder != nil || slices.Contains([]string{"deberta", "electra", "mpt"}, p.arch.Type):
+	case p.arch.Facts.Measured < model.Closely:
+	case p.arch.Encoder != nil || p.arch.Facts.Measured == model.Roughly:
 		share = twoStacksError
 	default:
 		share = measuredError

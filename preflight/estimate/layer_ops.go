@@ -185,11 +185,11 @@ func (b *block) norm(x *tensor, width int64) *tensor {
 		return b.compiledNorm(x, rows)
 	case b.megatron(): // Transformer Engine's kernels keep the input and the statistics, for RMSNorm too
 		return b.add(op{name: "norm", in: []*tensor{x}, saves: []*tensor{x}, extra: 8 * rows}, x.n, b.c)
-	case b.arch.NormKind != "layer" && b.liger.norm:
+	case b.arch.NormKind != "layer" && b.liger.Norm:
 		return b.ligerNorm(x, rows)
 	case b.arch.NormKind != "layer":
 		return b.rmsNorm(x, rows, width)
-	case b.quirk.pythonNorm:
+	case b.quirk.PythonNorm:
 		return b.pythonLayerNorm(x, rows)
 	}
 	return b.layerNorm(x, rows)
@@ -199,13 +199,13 @@ func (b *block) norm(x *tensor, width int64) *tensor {
 func (b *block) layerNorm(x *tensor, rows int64) *tensor {
 	in := x
 	switch {
-	case b.quirk.norm16:
+	case b.quirk.Norm16:
 		in = b.lowered(x)
-	case b.autocast || b.quirk.norm32:
+	case b.autocast || b.quirk.Norm32:
 		in = b.cast(x, 4)
 	}
 	y := b.add(op{name: "norm", in: []*tensor{in}, saves: []*tensor{in}, extra: 8 * rows}, x.n, in.width)
-	if b.quirk.norm32 {
+	if b.quirk.Norm32 {
 		return b.cast(y, x.width)
 	}
 	return y
@@ -217,11 +217,11 @@ func (b *block) rmsNorm(x *tensor, rows, width int64) *tensor {
 	wide := b.cast(x, 4)
 	root := b.add(op{name: "norm", in: []*tensor{wide}, saves: []*tensor{wide}, extra: 4 * rows, temp: 12 * x.n}, rows, 4)
 	factor := wide
-	if b.quirk.scalesInput {
+	if b.quirk.ScalesInput {
 		factor = x
 	}
 	y := b.add(op{name: "norm", in: []*tensor{factor, root}, saves: []*tensor{factor}, temp: 4 * x.n}, x.n, 4)
-	late := b.arch.NormKind == "rms-gemma" || b.quirk.norm32
+	late := b.arch.NormKind == "rms-gemma" || b.quirk.Norm32
 	if !late {
 		y = b.cast(y, x.width)
 	}
@@ -297,7 +297,7 @@ func (b *block) activation(x *tensor) *tensor {
 		}
 		return keep(nil, x.bytes(), x.bytes(), x.width)
 	}
-	if b.quirk.pythonGelu {
+	if b.quirk.PythonGelu {
 		return keep([]*tensor{x}, 0, 4*x.bytes(), x.width)
 	}
 	return keep([]*tensor{x}, 0, 0, x.width)

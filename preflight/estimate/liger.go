@@ -4,39 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-)
 
-// ligerKernels are the fused Triton kernels of Liger that stand in for a model's own code (liger_kernel/transformers/monkey_patch.py).
-type ligerKernels struct {
-	rope bool // the rotary embedding, in place (liger_kernel/ops/rope.py)
-	norm bool // RMSNorm
-	glu  bool // what stands between the two products of a gated MLP
-	loss bool // the fused linear cross entropy is part of the switch
-	// newGradient: RMSNorm's backward does not write over the gradient that it gets (in_place=False).
-	newGradient bool
-}
-
-// ligerModels are the types that Liger knows, and what its switch replaces there unless told otherwise (MODEL_TYPE_TO_APPLY_LIGER_FN and
-// the defaults of the functions in it, release 0.8.5).
-var ligerModels = map[string]ligerKernels{
-	"llama": allOfLiger, "mistral": allOfLiger, "ministral": allOfLiger, "mixtral": allOfLiger, "qwen2": allOfLiger, "qwen3": allOfLiger, "qwen3_moe": allOfLiger,
-	"phi3": allOfLiger, "smollm3": allOfLiger, "gemma": allOfLiger, "mllama_text_model": allOfLiger, "hunyuan_v1_dense": allOfLiger, "hunyuan_v1_moe": allOfLiger,
-	"falcon_h1": allOfLiger, "qwen2_vl": allOfLiger, "qwen2_vl_text": allOfLiger, "qwen2_5_vl": allOfLiger, "qwen2_5_vl_text": allOfLiger,
-	"gemma2": ligerBeside, "gemma3": ligerBeside, "gemma3_text": ligerBeside, "olmo2": ligerBeside, "olmo3": ligerBeside, "exaone4": ligerBeside,
-	"granite":     {rope: true, norm: true, glu: true},
-	"gpt_oss":     {rope: true, norm: true, loss: true},
-	"qwen3_vl":    {rope: true, norm: true, loss: true},
-	"deepseek_v2": {norm: true, glu: true, loss: true},
-	"deepseek_v3": {norm: true, glu: true, loss: true},
-	"glm4":        {norm: true, glu: true, loss: true, newGradient: true},
-	"qwen3_next":  {norm: true, glu: true, loss: true, newGradient: true},
-	"llama4_text": {norm: true, glu: true, loss: true},
-	"nemotron":    {loss: true},
-}
-
-var (
-	allOfLiger  = ligerKernels{rope: true, norm: true, glu: true, loss: true}
-	ligerBeside = ligerKernels{rope: true, norm: true, glu: true, loss: true, newGradient: true}
+	"oomguard/preflight/model"
 )
 
 // settleLiger turns the job's layer_kernels into what Liger replaces in this model.
@@ -50,17 +19,19 @@ func (s *scenario) settleLiger() {
 		return
 	}
 	kind := cmp.Or(s.arch.TextType, s.arch.Type)
-	k, known := ligerModels[kind]
-	if !known {
+	var k model.Liger
+	if s.arch.Facts.HasLiger() {
+		k = *s.arch.Facts.Liger
+	} else {
 		s.notes.assume("nothing of Liger", "it has no kernels for models of type "+cmp.Or(kind, "unknown"), true)
 	}
-	if !k.loss && s.loss == "liger-flce" {
+	if !k.Loss && s.loss == "liger-flce" {
 		s.loss = "none"
 	}
 	if names := strings.Split(list, "+"); some {
-		k.rope, k.norm, k.glu = k.rope && slices.Contains(names, "rope"), k.norm && slices.Contains(names, "rms_norm"), k.glu && slices.Contains(names, "glu")
+		k.Rope, k.Norm, k.GLU = k.Rope && slices.Contains(names, "rope"), k.Norm && slices.Contains(names, "rms_norm"), k.GLU && slices.Contains(names, "glu")
 	}
-	if s.arch.Experts > 0 && k.glu {
+	if s.arch.Experts > 0 && k.GLU {
 		s.notes.assume("experts as transformers computes them", "Liger's kernel for experts has no formula here", true)
 	}
 	s.liger = k
@@ -68,7 +39,7 @@ func (s *scenario) settleLiger() {
 
 // ligerNorm keeps its input as it is and a statistic a row; what it puts out has the input's dtype (liger_kernel/ops/rms_norm.py).
 func (b *block) ligerNorm(x *tensor, rows int64) *tensor {
-	return b.add(op{name: "norm", in: []*tensor{x}, saves: []*tensor{x}, extra: 4 * rows, passes: !b.liger.newGradient}, x.n, x.width)
+	return b.add(op{name: "norm", in: []*tensor{x}, saves: []*tensor{x}, extra: 4 * rows, passes: !b.liger.NewGradient}, x.n, x.width)
 }
 
 // ligerRotated rotates in place, forward and backward. Parts of a fused projection are not contiguous, and copied first.

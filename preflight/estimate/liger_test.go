@@ -11,20 +11,20 @@ import (
 func TestLigerKernelsByModelType(t *testing.T) {
 	tests := []struct {
 		kind, kernels, loss string
-		want                ligerKernels
+		want                model.Liger
 		wantLoss            string
 	}{
-		{"llama", "none", "liger-flce", ligerKernels{}, "liger-flce"}, // the loss alone
-		{"llama", "liger", "liger-flce", allOfLiger, "liger-flce"},
-		{"llama", "liger:rms_norm", "none", ligerKernels{norm: true, loss: true}, "none"},
-		{"gemma2", "liger", "liger-flce", ligerBeside, "liger-flce"},
-		{"deepseek_v3", "liger:rope+glu", "liger-flce", ligerKernels{glu: true, loss: true}, "liger-flce"}, // rope=True is a no-op there
-		{"granite", "liger", "liger-flce", ligerKernels{rope: true, norm: true, glu: true}, "none"},        // Granite scales its logits
-		{"gpt2", "liger", "liger-flce", ligerKernels{}, "none"},
-		{"llama", "others", "none", ligerKernels{}, "none"},
+		{"llama", "none", "liger-flce", model.Liger{}, "liger-flce"}, // the loss alone
+		{"llama", "liger", "liger-flce", *model.FactsOf("llama").Liger, "liger-flce"},
+		{"llama", "liger:rms_norm", "none", model.Liger{Norm: true, Loss: true}, "none"},
+		{"gemma2", "liger", "liger-flce", *model.FactsOf("gemma2").Liger, "liger-flce"},
+		{"deepseek_v3", "liger:rope+glu", "liger-flce", model.Liger{GLU: true, Loss: true}, "liger-flce"}, // rope=True is a no-op there
+		{"granite", "liger", "liger-flce", model.Liger{Rope: true, Norm: true, GLU: true}, "none"},        // Granite scales its logits
+		{"gpt2", "liger", "liger-flce", model.Liger{}, "none"},
+		{"llama", "others", "none", model.Liger{}, "none"},
 	}
 	for _, tt := range tests {
-		s := scenario{job: &job.Job{LayerKernels: known(tt.kernels)}, arch: &model.Architecture{Type: tt.kind}, loss: tt.loss}
+		s := scenario{job: &job.Job{LayerKernels: known(tt.kernels)}, arch: &model.Architecture{Type: tt.kind, Facts: model.FactsOf(tt.kind)}, loss: tt.loss}
 		s.settleLiger()
 		if s.liger != tt.want || s.loss != tt.wantLoss {
 			t.Errorf("%s of %s with %s: %+v and %s, want %+v and %s", tt.kernels, tt.kind, tt.loss, s.liger, s.loss, tt.want, tt.wantLoss)

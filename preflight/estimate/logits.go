@@ -1,7 +1,5 @@
 package estimate
 
-import "slices"
-
 // A lossRule is the memory of logits and loss in bytes per token and vocabulary entry, by the width of computation.
 // It holds for the whole vocabulary; chunked kinds have none of it and a fixed part instead.
 type lossRule struct {
@@ -123,21 +121,18 @@ func (r *rank) lossMemory() lossMemory {
 	}
 }
 
-// sixteenBitLoss are the types whose loss was computed in the logits' own dtype before transformers 4.48.
-var sixteenBitLoss = []string{"gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox"}
-
 // eagerLoss is transformers' loss over whole logits, which changed with its releases: before 4.45 models dropped their 16-bit logits for
 // fp32 ones; before 4.50 the loss made a contiguous copy of all logits but the last (loss_utils.py). The slope of QLoRA of Mistral-7B
 // between batches of 4 and 8 (fms-acceleration, rows 76 and 78) is 14 bytes a token and vocabulary entry, to 0.01 %.
 func (r *rank) eagerLoss() lossRule {
 	modern := lossRules["none"]
 	switch {
-	case (!r.arch.Causal && !quirkOf(r.arch).wideLoss || r.arch.CrossAttention) && (!r.precision.autocast || !r.cpu()):
+	case (!r.arch.Causal && !r.arch.Facts.Quirks.WideLoss || r.arch.CrossAttention) && (!r.precision.autocast || !r.cpu()):
 		// masked and sequence-to-sequence models hand their logits to cross entropy as they are
 		return r.plainLoss()
 	case !r.traits.TransformersLoss || !r.older("transformers", 4, 50):
 		return modern
-	case r.older("transformers", 4, 48) && !r.precision.autocast && !r.adapters() && slices.Contains(sixteenBitLoss, r.arch.Type):
+	case r.older("transformers", 4, 48) && !r.precision.autocast && !r.adapters() && r.arch.Facts.SixteenBitLoss:
 		// logits, their copy and log_softmax; in backward the copy's gradient is padded back: 8 fits three full runs of gpt_bigcode
 		// (fms-acceleration, rows 1 to 3)
 		return lossRule{forward: 6, backward: 8}

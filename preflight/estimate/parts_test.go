@@ -7,8 +7,9 @@ import (
 	"oomguard/preflight/model"
 )
 
-// TestEveryLinearHasAPart: the weights of every linear layer of every model type's blocks say what they are for, and some step of the block
-// takes them: the memory of what nothing takes would not be counted when it appears, nor that of an adapter on it.
+// TestEveryLinearHasAPart: the weights of every linear layer of every model type's blocks say what they are for, and
+// some step of the block takes them: the memory of what nothing takes would not be counted when it appears, nor that
+// of an adapter on it.
 func TestEveryLinearHasAPart(t *testing.T) {
 	for _, config := range allConfigs(t) {
 		a, err := model.Parse(config, "config.json")

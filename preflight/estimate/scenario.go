@@ -27,7 +27,7 @@ type scenario struct {
 	trainedLayers int64      // method freeze: the last that many layers are trained, or with a minus the first; 0: it is another method
 	// weightsOnly: the weights are quantised and nothing says what is trained beside them, so nothing else is counted.
 	weightsOnly bool
-	liger       ligerKernels // what Liger's kernels replace
+	liger       model.Liger // what Liger's kernels replace
 
 	batch, seq, accum int64 // sequences in a micro-batch, tokens of one on a rank, micro-batches a step
 	world, shards     int64 // processes; ranks that share model states

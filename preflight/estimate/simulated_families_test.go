@@ -204,7 +204,7 @@ func compareFamilies(t *testing.T, name string, worst float64) {
 		}
 		family, _, _ := strings.Cut(strings.Fields(c.Name)[0], ":")
 		kind, _, _ := strings.Cut(family, "-")
-		measured := slices.Contains(measuredTypes, kind) || slices.Contains(measuredTypes, family)
+		measured := model.FactsOf(kind).Measured >= model.Closely || model.FactsOf(family).Measured >= model.Closely
 		stages, peak := peaks(t, e)
 		p := percent(peak, slices.Max(slices.Concat(c.Steady[:3], c.First[:3])))
 		sums.add("family "+family, c.Name, p)

@@ -298,7 +298,7 @@ func (m *builder) castCache() int64 {
 // cachedCasts is the copies of checkpointed layers' weights that nothing but autocast's own cache keeps, until the forward pass has left
 // autocast (torch/amp/autocast_mode.py). Only trained weights are cached; stacked experts are not cast at all.
 func (m *builder) cachedCasts() int64 {
-	if !m.precision.autocast || m.precision.unsharded() < 4 || m.tape.layers == 0 || quirkOf(m.arch).viewsWeights && !m.adapters() {
+	if !m.precision.autocast || m.precision.unsharded() < 4 || m.tape.layers == 0 || m.arch.Facts.Quirks.ViewsWeights && !m.adapters() {
 		return 0
 	}
 	casts := count(m.trained, func(w weight) bool { return w.unit == layerUnit && w.Role == model.Linear })

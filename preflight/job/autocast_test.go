@@ -51,7 +51,7 @@ func TestAutocast(t *testing.T) {
 				t.Fatal(err)
 			}
 			load := func(string) (*model.Architecture, error) {
-				return &model.Architecture{Type: "gpt2", Params: 1, Dtype: "bf16", Source: "half"}, nil
+				return &model.Architecture{Type: "gpt2", Facts: model.FactsOf("gpt2"), Params: 1, Dtype: "bf16", Source: "half"}, nil
 			}
 			checkSettings(t, Read(Sources{Argv: shellWords(tt.command), Dir: dir, GPUs: 1, LoadModel: load, Versions: versions}), tt.want)
 		})

@@ -365,11 +365,11 @@ func (r *reader) llamafactoryDefaults() {
 		return
 	}
 	r.applyFallbacks()
-	if a := r.job.Architecture; a != nil && a.Type == "gemma2" && !r.job.Attention.Known {
+	if a := r.job.Architecture; a != nil && a.Facts.FactoryFlash && !r.job.Attention.Known {
 		if r.versions["flash-attn"] != "" {
-			r.job.Attention.Offer("flash_attention_2", "LLaMA-Factory for gemma2 with "+r.installed("flash-attn"))
+			r.job.Attention.Offer("flash_attention_2", "LLaMA-Factory for "+a.Type+" with "+r.installed("flash-attn"))
 		}
-		r.job.Attention.Withhold("LLaMA-Factory gives Gemma 2 flash_attention_2 where flash-attn is installed, and eager attention otherwise; give --attention")
+		r.job.Attention.Withhold("LLaMA-Factory gives " + a.Type + " flash_attention_2 where flash-attn is installed, and eager attention otherwise; give --attention")
 	}
 	r.trainerDefaults()
 }

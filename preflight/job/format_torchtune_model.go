@@ -118,21 +118,24 @@ func (r *reader) hubModules(targets []string) []string {
 	if a == nil {
 		return nil
 	}
-	names := map[string][]string{
-		"q_proj": {"q_proj", "query_key_value", "qkv_proj"}, "k_proj": {"k_proj", "query_key_value", "qkv_proj"}, "v_proj": {"v_proj", "query_key_value", "qkv_proj"},
-		"output_proj": {"o_proj", "attention.dense", "self_attention.dense"},
-		"mlp":         {"gate_proj", "up_proj", "gate_up_proj", "down_proj", "dense_h_to_4h", "dense_4h_to_h", "fc1", "fc2"}, "output": {"lm_head", "embed_out"},
-	}
-	for own, torchtune := range map[string]string{"query": "q_proj", "key": "k_proj", "value": "v_proj", "projection": "output_proj", "head": "output"} {
-		names[own] = names[torchtune]
-	}
 	var modules []string
 	for _, target := range targets {
-		for _, name := range names[target] {
-			if len(a.UnknownTargets([]string{name})) == 0 && !slices.Contains(modules, name) {
+		for _, name := range a.ModulesOf(partsOf()[target]...) {
+			if !slices.Contains(modules, name) {
 				modules = append(modules, name)
 			}
 		}
 	}
 	return modules
+}
+
+// partsOf are what torchtune's and LitGPT's targets mean (torchtune/modules/peft, litgpt/lora.py).
+func partsOf() map[string][]model.Part {
+	q, k, v := []model.Part{model.PartQ, model.PartQKV}, []model.Part{model.PartK, model.PartQKV}, []model.Part{model.PartV, model.PartQKV}
+	out, head := []model.Part{model.PartO}, []model.Part{model.PartHead}
+	return map[string][]model.Part{
+		"q_proj": q, "k_proj": k, "v_proj": v, "output_proj": out, "output": head,
+		"query": q, "key": k, "value": v, "projection": out, "head": head,
+		"mlp": {model.PartGate, model.PartUp, model.PartGateUp, model.PartDown, model.PartExperts},
+	}
 }

@@ -8,13 +8,6 @@ import (
 	"oomguard/preflight/model"
 )
 
-// typeWords tell the model_type from a model's name, where its configuration is not known: the first that the name contains counts.
-func typeWords() [][2]string {
-	return [][2]string{{"qwen3-moe", "qwen3_moe"}, {"qwen3", "qwen3"}, {"qwen2", "qwen2"}, {"qwen1.5", "qwen2"}, {"mixtral", "mixtral"}, {"mistral", "mistral"},
-		{"gemma-3", "gemma3_text"}, {"gemma-2", "gemma2"}, {"gemma", "gemma"}, {"llama", "llama"}, {"vicuna", "llama"}, {"opt-", "opt"}, {"bloom", "bloom"},
-		{"falcon", "falcon"}, {"pythia", "gpt_neox"}, {"gpt2", "gpt2"}, {"phi-2", "phi"}, {"stablelm", "stablelm"}}
-}
-
 // defaultTargets names the modules that PEFT adapts when nobody does, as far as the model's type or its name tell them.
 func (r *reader) defaultTargets() {
 	p := &r.adapter
@@ -22,20 +15,14 @@ func (r *reader) defaultTargets() {
 		return
 	}
 	if a := r.job.Architecture; a != nil && a.Type != "" {
-		if targets := model.DefaultLoRATargets(a.Type); len(targets) > 0 {
-			p.targets.Offer(targets, "default of PEFT for "+a.Type)
+		if targets := a.Facts.LoRA; len(targets) > 0 {
+			p.targets.Offer(slices.Clone(targets), "default of PEFT for "+a.Type)
 		}
 		return
 	}
-	name := strings.ToLower(filepath.Base(r.job.Model.Or("")))
-	for _, word := range typeWords() {
-		if !strings.Contains(name, word[0]) {
-			continue
-		}
-		if targets := model.DefaultLoRATargets(word[1]); len(targets) > 0 {
-			p.targets.Offer(targets, "default of PEFT for "+word[1]+", which the model is by its name")
-		}
-		return
+	kind := model.TypeByName(filepath.Base(r.job.Model.Or("")))
+	if targets := model.FactsOf(kind).LoRA; len(targets) > 0 {
+		p.targets.Offer(slices.Clone(targets), "default of PEFT for "+kind+", which the model is by its name")
 	}
 }
 

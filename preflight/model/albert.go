@@ -39,7 +39,7 @@ func albert(c *config) *blueprint {
 	b.head = c.head(map[task][]Tensor{
 		bareModel:              nil,
 		maskedLM:               words,
-		preTraining:            slices.Concat(words, projection("sop_classifier.classifier", Linear, h, c.countOr(2, "num_labels"), true)),
+		preTraining:            slices.Concat(words, linear(PartProjection, "sop_classifier.classifier", h, c.countOr(2, "num_labels"), true)),
 		sequenceClassification: classifier,
 		tokenClassification:    classifier,
 		questionAnswering:      projection("qa_outputs", Head, h, c.labels(), true),

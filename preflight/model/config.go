@@ -27,6 +27,7 @@ type config struct {
 	*object
 	parent       *config          // nil: the whole file. A nested config reports its problems and assumptions to its parent
 	defaults     map[string]int64 // class defaults of needed sizes; nil: the file must name them
+	types        []family         // all rows, for models inside others
 	defaultImage int64            // default of image_size; 0: 224
 	task         task
 	class        string
@@ -81,7 +82,7 @@ func (c *config) section(key string) *config {
 	if inner == nil {
 		return nil
 	}
-	return &config{object: inner, parent: c, task: c.task, class: c.class}
+	return &config{object: inner, parent: c, task: c.task, class: c.class, types: c.types}
 }
 
 // sectionOr is section, or an empty config that takes every value from the class defaults.
@@ -89,7 +90,7 @@ func (c *config) sectionOr(key string) *config {
 	if inner := c.section(key); inner != nil {
 		return inner
 	}
-	return &config{object: &object{source: c.source, file: c.file}, parent: c, task: c.task, class: c.class}
+	return &config{object: &object{source: c.source, file: c.file}, parent: c, task: c.task, class: c.class, types: c.types}
 }
 
 // find returns the first of names that has a value other than null.

@@ -49,7 +49,7 @@ func llama4Experts(c *config, b *blueprint) {
 // llama4Multimodal reads Llama4Config. Llama4ForCausalLM loads the text model alone from it.
 func llama4Multimodal(c *config) *blueprint {
 	text := c.sectionOr("text_config")
-	text.defaults = towers["llama4_text"].defaults
+	text.defaults = c.sizesOf("llama4_text")
 	if c.task == causalLM {
 		return llama4Text(text)
 	}

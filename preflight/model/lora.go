@@ -32,7 +32,7 @@ func (a *Architecture) LoRATargets(targets []string) ([]Target, error) {
 		return nil, fmt.Errorf("the modules of %s are not known, only its number of parameters: give the model's config.json with --model", a.Name)
 	}
 	if len(targets) == 0 {
-		if targets = a.defaultTargets(); targets == nil {
+		if targets = slices.Clone(a.Facts.LoRA); len(targets) == 0 {
 			return nil, fmt.Errorf("PEFT has no default LoRA targets for model_type %q and stops: name some with --lora-targets (there are %s)",
 				a.Type, strings.Join(a.adaptable(), ", "))
 		}
@@ -63,9 +63,9 @@ func (a *Architecture) LoRATargets(targets []string) ([]Target, error) {
 			}
 		}
 	}
-	if slices.Contains(mambaTypes, a.Type) && slices.ContainsFunc(found, func(t Target) bool { return t.Module == "out_proj" || t.Module == "conv1d" }) {
-		return nil, fmt.Errorf("LoRA target %s reaches out_proj or conv1d, which PEFT refuses in %s models: name other modules, such as in_proj,x_proj",
-			strings.Join(targets, ", "), a.Type)
+	if refused := a.Facts.refused; slices.ContainsFunc(found, func(t Target) bool { return slices.Contains(refused, t.Module) }) {
+		return nil, fmt.Errorf("LoRA target %s reaches %s, which PEFT refuses in %s models: name other modules, such as in_proj,x_proj",
+			strings.Join(targets, ", "), strings.Join(refused, " or "), a.Type)
 	}
 	if len(found) == 0 {
 		return nil, fmt.Errorf("LoRA target %s is not in this model: --lora-targets can name %s, or all-linear",
@@ -73,9 +73,6 @@ func (a *Architecture) LoRATargets(targets []string) ([]Target, error) {
 	}
 	return found, nil
 }
-
-// mambaTypes have kernels that read these weights themselves (_check_lora_target_modules_mamba in peft/tuners/tuners_utils.py).
-var mambaTypes = []string{"falcon_h1", "falcon_mamba", "mamba", "mamba2"}
 
 // namesAllExperts reports whether a target is the module that holds a block's experts.
 func namesAllExperts(target string) bool {
@@ -87,7 +84,7 @@ func isPattern(target string) bool { return strings.ContainsAny(target, `*+?()[]
 
 // UnknownTargets lists the targets that match no module; PEFT passes over them in silence as long as another one matches.
 func (a *Architecture) UnknownTargets(targets []string) []string {
-	names := expertProjections[a.Type].replaced()
+	names := a.Facts.experts.replaced()
 	return slices.DeleteFunc(slices.Clone(targets), func(target string) bool {
 		if a.Experts > 0 && a.expertKind() == StackedExperts && names[lastPart(target)] != "" {
 			return true
@@ -130,28 +127,11 @@ func (a *Architecture) LoRAParameters(r int, targets []string, dora bool) (int64
 	return int64(r)*ranked + magnitudes, nil
 }
 
-// defaultTargets are PEFT's for the model_type, or nil.
-func (a *Architecture) defaultTargets() []string { return DefaultLoRATargets(a.Type) }
-
-// DefaultLoRATargets are the modules that PEFT adapts in a model of a model_type when none are named; nil when it has no default.
-func DefaultLoRATargets(modelType string) []string {
-	for _, f := range families {
-		if f.modelType == modelType {
-			return slices.Clone(f.lora)
-		}
-	}
-	return nil
-}
-
 // renamed gives targets their present names where transformers 5 renamed modules and scripts still use the old ones.
 func (a *Architecture) renamed(targets []string) []string {
-	names := map[string]map[string]string{
-		"vit":      {"query": "q_proj", "key": "k_proj", "value": "v_proj"},
-		"gpt_neox": {"embed_out": "lm_head"},
-	}[a.Type]
 	targets = slices.Clone(targets)
 	for i, target := range targets {
-		targets[i] = cmp.Or(names[target], target)
+		targets[i] = cmp.Or(a.Facts.formerNames[target], target)
 	}
 	return targets
 }

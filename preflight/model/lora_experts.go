@@ -21,11 +21,14 @@ const (
 	SeparateExperts
 )
 
-// projections are the names that transformers 4 gave to those of an expert, and what PEFT knows of the type.
+// projections are the names that transformers 4 gave to those of an expert, and what PEFT knows of the type: _MODEL_TO_CONVERSION_PATTERN in
+// transformers/conversion_mapping.py (5.24), which PEFT reads, and the modelling files of transformers 4.57. A type without any has stacked
+// experts in every release, and PEFT knows no names for them.
 type projections struct {
 	gate, up, down string
 	router         string // the router's module, where it was an nn.Linear in transformers 4
 	converted      bool   // PEFT turns these names into adapters on stacked weights
+	separate       bool   // its own code has a Linear for each in every release
 }
 
 var (
@@ -35,27 +38,9 @@ var (
 	routerWeights = projections{gate: "gate_proj", up: "up_proj", down: "down_proj", converted: true}
 )
 
-// expertProjections follows _MODEL_TO_CONVERSION_PATTERN in transformers/conversion_mapping.py (5.24), which PEFT reads, and the modelling files of
-// transformers 4.57. A type that is not here has stacked experts in every release, and PEFT knows no names for them.
-var expertProjections = map[string]projections{
-	"mixtral":      mixtralProjections,
-	"minimax_m2":   mixtralProjections,
-	"phimoe":       {gate: "w1", up: "w3", down: "w2"},
-	"qwen2_moe":    {gate: "gate_proj", up: "up_proj", down: "down_proj", router: "gate"},
-	"qwen3_moe":    mlpProjections,
-	"qwen3_next":   mlpProjections,
-	"olmoe":        mlpProjections,
-	"deepseek_v2":  routerWeights,
-	"deepseek_v3":  routerWeights,
-	"glm4_moe":     routerWeights,
-	"ernie4_5_moe": mlpProjections,
-	"jamba":        {gate: "gate_proj", up: "up_proj", down: "down_proj", router: "router"},
-	"deepseek":     {gate: "gate_proj", up: "up_proj", down: "down_proj"},
-}
-
-// expertKind is how this model keeps its experts; the first DeepSeek's own code has a Linear for each in every release.
+// expertKind is how this model keeps its experts.
 func (a *Architecture) expertKind() ExpertKind {
-	if a.Type == "deepseek" {
+	if a.Facts.experts.separate {
 		return SeparateExperts
 	}
 	return a.ExpertKind
@@ -72,7 +57,7 @@ func (p projections) replaced() map[string]string {
 // convertTargets splits targets into those that stay modules' names and the adapters on stacked experts that PEFT makes of the others. Strings
 // ("all-linear", a regular expression) first become the last parts of the names that they match.
 func (a *Architecture) convertTargets(targets []string) (modules []string, experts []Target, err error) {
-	names := expertProjections[a.Type].replaced()
+	names := a.Facts.experts.replaced()
 	if a.Experts == 0 || a.expertKind() != StackedExperts || names == nil {
 		return targets, nil, nil
 	}
@@ -90,7 +75,7 @@ func (a *Architecture) convertTargets(targets []string) (modules []string, exper
 		}
 		wanted[last] = true
 	}
-	p := expertProjections[a.Type]
+	p := a.Facts.experts
 	if wanted[p.gate] != wanted[p.up] {
 		return nil, nil, fmt.Errorf("LoRA targets %s and %s are one weight in transformers 5, and PEFT stops when only one of them is named: name both or none",
 			p.gate, p.up)
@@ -169,8 +154,8 @@ func (a *Architecture) resolve(targets []string, names map[string]string) ([]str
 
 // separateExperts are a unit's experts and router as modules of their own, each with how many there are in a block.
 func (a *Architecture) separateExperts(u Unit) (modules []Tensor, each int64) {
-	p, ok := expertProjections[a.Type]
-	if !ok || a.expertKind() != SeparateExperts {
+	p := a.Facts.experts
+	if p == (projections{}) || a.expertKind() != SeparateExperts {
 		return nil, 0
 	}
 	for _, t := range u.Tensors {
@@ -189,6 +174,6 @@ func (a *Architecture) separateExperts(u Unit) (modules []Tensor, each int64) {
 
 // separateRouter is a unit's router where transformers 4 had an nn.Linear for it.
 func (a *Architecture) separateRouter(t Tensor) bool {
-	p := expertProjections[a.Type]
+	p := a.Facts.experts
 	return a.expertKind() == SeparateExperts && t.Role == Other && p.router != "" && t.Part == PartRouter && len(t.Shape) == 2
 }

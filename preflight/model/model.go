@@ -129,6 +129,9 @@ type Architecture struct {
 	ActivationDropout                                 float64 // between the MLP's matrix products (T5, BART)
 	FinalSoftcap, AttentionSoftcap                    bool
 
+	// Facts are what is known of the model's type beside its weights.
+	Facts Facts
+
 	// Dtype is torch_dtype/dtype of the config: "bf16", "fp16", "fp32", "" when absent.
 	Dtype string
 	// QuantMethod, QuantBits, QuantType, QuantDouble, QuantComputeDtype, QuantStorage repeat a quantization_config; QuantMethod "" when

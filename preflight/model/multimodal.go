@@ -7,7 +7,7 @@ import "slices"
 func gemma3Multimodal(c *config) *blueprint {
 	if c.task == causalLM {
 		text := c.sectionOr("text_config")
-		text.defaults = towers["gemma3_text"].defaults
+		text.defaults = c.sizesOf("gemma3_text")
 		return gemma3.blueprint(text)
 	}
 	b := c.tower("text_config", "gemma3_text")

@@ -43,14 +43,15 @@ func parse(data []byte, source, class string) (*Architecture, error) {
 	if err := c.err(); err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(families, func(f family) bool { return f.modelType == modelType })
-	if at < 0 {
+	f := find(rows(), modelType)
+	if f == nil || f.usual == "" {
 		return nil, &UnknownTypeError{Type: modelType, Path: source, Known: Types()}
 	}
-	f := families[at]
-	c.readClass(f, class)
+	c.types = rows()
+	c.readClass(*f, class)
 	b := f.build(c)
 	b.Name, b.Source, b.Type, b.Class = source, source, modelType, c.class
+	b.takeFacts()
 	b.Dtype = cmp.Or(c.dtype(), b.Dtype)
 	c.quantization(&b.Architecture)
 	c.checkHeads(&b.Architecture)
@@ -70,9 +71,11 @@ func parse(data []byte, source, class string) (*Architecture, error) {
 
 // Types lists every model_type that can be counted, sorted.
 func Types() []string {
-	names := make([]string, 0, len(families))
-	for _, f := range families {
-		names = append(names, f.modelType)
+	var names []string
+	for _, f := range rows() {
+		if f.usual != "" {
+			names = append(names, f.modelType)
+		}
 	}
 	slices.Sort(names)
 	return names

@@ -265,7 +265,7 @@ func FuzzParse(f *testing.F) {
 		if all := a.Elements(func(Tensor) bool { return true }); all != a.Parameters() {
 			t.Errorf("%d elements of %d parameters", all, a.Parameters())
 		}
-		if _, err := a.LoRAParameters(1, nil, true); err != nil && a.defaultTargets() != nil {
+		if _, err := a.LoRAParameters(1, nil, true); err != nil && len(a.Facts.LoRA) > 0 {
 			t.Errorf("default adapters: %v", err)
 		}
 	})
@@ -291,7 +291,7 @@ func TestDefaultTargetsExist(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if targets := a.defaultTargets(); targets != nil {
+		if targets := a.Facts.LoRA; targets != nil {
 			seen[a.Type] = true
 			if unknown := a.UnknownTargets(targets); len(unknown) > 0 {
 				t.Errorf("%s: %q are not there", a.Type, unknown)

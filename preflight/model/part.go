@@ -1,7 +1,12 @@
 package model
 
-// Part is what a weight does in the model's code, which its module's name does not tell: every family has names of its own. A bias has the
-// part of the weight that it belongs to. What no rule asks for has none.
+import (
+	"slices"
+	"strings"
+)
+
+// Part is what a weight does in the model's code, which its module's name does not tell: every family has names of
+// its own. A bias has the part of the weight that it belongs to. What no rule asks for has none.
 type Part string
 
 // The parts of attention.
@@ -88,4 +93,44 @@ func as(p Part, tensors []Tensor) []Tensor {
 // IsConvolution says that the weight is one of a convolution over time.
 func (p Part) IsConvolution() bool {
 	return p == PartConvolution || p == PartFirstFrames || p == PartSecondFrames
+}
+
+// ModulesOf names the modules that are one of parts, as adapters' targets do: by the last part of the path, and by
+// the one before where another module ends alike. Of stacked experts these are the projections that PEFT knows.
+func (a *Architecture) ModulesOf(parts ...Part) []string {
+	var names []string
+	add := func(name string) {
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	units := append(slices.Clone(a.Units), Unit{Tensors: a.tied()})
+	for _, u := range units {
+		for _, t := range u.Tensors {
+			switch {
+			case !slices.Contains(parts, t.Part) || len(t.Shape) < 2:
+			case t.Part == PartExperts:
+				for _, name := range []string{a.Facts.experts.gate, a.Facts.experts.up, a.Facts.experts.down} {
+					add(name)
+				}
+			case a.ambiguous(t, parts):
+				around, _ := strings.CutSuffix(t.Path, "."+t.Module)
+				add(lastPart(around) + "." + t.Module)
+			default:
+				add(t.Module)
+			}
+		}
+	}
+	return names
+}
+
+// ambiguous says that another linear layer, which is none of parts, has a name like t's.
+func (a *Architecture) ambiguous(t Tensor, parts []Part) bool {
+	other := func(o Tensor) bool { return o.Module == t.Module && !slices.Contains(parts, o.Part) }
+	for _, u := range a.adaptableUnits() {
+		if slices.ContainsFunc(u.Tensors, other) {
+			return true
+		}
+	}
+	return false
 }

@@ -64,7 +64,10 @@ func TestTraits(t *testing.T) {
 	}
 	for _, test := range tests {
 		got := *published(t, test.file)
-		got.Assumptions = nil
+		got.Assumptions, got.Facts = nil, Facts{}
+		if got.Encoder != nil {
+			got.Encoder.Facts = Facts{}
+		}
 		got.Name, got.Source, got.Units, got.TiedHead, got.TiedTables = "", "", nil, nil, nil
 		if !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s:\n got %+v\nwant %+v", test.file, got, test.want)
@@ -172,6 +175,7 @@ func TestVisionEncoder(t *testing.T) {
 	}
 	want := Architecture{Type: "siglip_vision_model", Hidden: 1152, Layers: 27, Heads: 16, KVHeads: 16, HeadDim: 72, Intermediate: 4304,
 		MaxPositions: 4096, NormKind: "layer", Norms: 2, Activation: "gelu_pytorch_tanh", Params: 416_866_032}
+	want.Facts = FactsOf("siglip_vision_model")
 	if a.Encoder == nil || !reflect.DeepEqual(*a.Encoder, want) {
 		t.Errorf("encoder\n%+v, want\n%+v", a.Encoder, want)
 	}
