@@ -138,7 +138,7 @@ func namesOfPEFT(a *model.Architecture) renaming {
 	if a.Experts == 0 && a.NoActivations == "" {
 		return names
 	}
-	for _, name := range strings.Fields("experts gate router gate_proj up_proj down_proj w1 w2 w3 out_proj conv1d") {
+	for name := range strings.FieldsSeq("experts gate router gate_proj up_proj down_proj w1 w2 w3 out_proj conv1d") {
 		names[name] = name
 	}
 	return names
@@ -194,7 +194,7 @@ func TestClonesTakeTheSameMemory(t *testing.T) {
 
 func cloneInput(path, words string, named bool) (Input, error) {
 	flags, versions := map[string]string{"model": path}, map[string]string{}
-	for _, word := range strings.Fields("optimizer=adamw seq-len=512 nproc=1 " + words) {
+	for word := range strings.FieldsSeq("optimizer=adamw seq-len=512 nproc=1 " + words) {
 		name, value, _ := strings.Cut(word, "=")
 		if name == "transformers" {
 			versions[name] = value
