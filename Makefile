@@ -19,7 +19,7 @@ export CGO_LDFLAGS := -Wl,-z,lazy
 LDFLAGS := -X main.linkedVersion=$(VERSION) -extldflags=-Wl,-z,lazy
 GOFLAGS_BUILD := -trimpath -ldflags='$(LDFLAGS)'
 
-.PHONY: all build demo demo-oom test unit lint gate bench accuracy measure simulate clean python old-torch launchers FORCE
+.PHONY: all build demo demo-oom test test-all record static unit lint gate bench accuracy measure simulate clean python old-torch launchers FORCE
 
 all: build
 
@@ -51,14 +51,35 @@ demo: build python
 demo-oom: build python
 	$(WITH_TORCH) bin/oomguard demo --oom; test $$? -ne 0
 
-# test: everything that CI runs: formatting, vet, and all tests with the race detector (real launchers, real signals, a fake NVML).
-test: python old-torch launchers
+# test: everything that CI runs: formatting, vet, cross builds, lint, and the tests (real launchers, real signals, a fake NVML), with the race
+# detector where goroutines are. It ends with the ten slowest.
+test: python launchers static
+	$(TEST_PYTHON) sh .ci/slurm.sh go run .ci/gotest/main.go -vet=off -timeout 30m
+
+# test-all: nightly, and before a release: test with the oldest PyTorch and all scenarios of accelerate and DeepSpeed, no recordings of what
+# launchers do without oomguard, and nothing from go test's cache.
+test-all: python old-torch launchers static
+	go test .ci/gotest/main.go .ci/gotest/main_test.go
+	OOMGUARD_TEST_ALL=1 $(TEST_PYTHON) sh .ci/slurm.sh go run .ci/gotest/main.go -vet=off -timeout 90m -count=1
+
+# record: what launchers do without oomguard, for the versions that are installed here (launcher/conformance/testdata/direct).
+record: python old-torch launchers
+	OOMGUARD_TEST_ALL=1 OOMGUARD_TEST_RECORD=1 $(TEST_PYTHON) go test -count=1 -timeout 60m -run 'Torchrun$$|Accelerate|DeepSpeed|Terminal' ./launcher/conformance
+
+# static: what needs no run. Both cross builds are without cgo.
+static:
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'run gofmt -w'; exit 1; }
 	go vet ./...
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go vet ./...
-	$(TEST_PYTHON) sh .ci/slurm.sh go test -race -timeout 90m ./...
+	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go build -o /dev/null ./cmd/oomguard
+	GOOS=linux GOARCH=arm64 CGO_ENABLED=0 go build -o /dev/null ./cmd/oomguard
+ifneq ($(CI)$(wildcard $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)),)
+	@$(MAKE) --no-print-directory lint
+else
+	@echo 'the linters are NOT RUN: make lint installs them; CI does'
+endif
 
-unit: python old-torch launchers
+unit: python launchers
 	$(TEST_PYTHON) go test ./...
 
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)

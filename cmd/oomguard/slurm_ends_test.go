@@ -240,13 +240,19 @@ func TestSlurmTimeLimit(t *testing.T) {
 	}
 	t.Parallel()
 	const stubborn = "0"
-	// slurmctld looks at limits every 30 s, and sends the signal up to so much too early: here between 45 and 75 s after the job's beginning. The
-	// signal goes to the processes that there are then; under a limit of a minute that was now and then before the recorders had begun.
-	limits := []string{"--time=2", "--signal=USR1@45"}
+	// slurmctld looks at limits every 30 s, and sends the signal up to so much too early, to the processes that there are then. So the end is set
+	// when the recorders have begun: one look sends the signal, the next but one at the latest finds the limit reached.
+	limits := []string{"--time=60", "--signal=USR1@20"}
 	want := [2]string{"ready SIGUSR1( SIGTERM)+", "ready SIGUSR1 SIGTERM"} // Slurm repeats the one that does not help
 	var jobs [2]*slurmJob
 	for i, wrapped := range []bool{false, true} {
 		jobs[i] = submit(t, wrapped, append([]string{"-N2", "-l"}, limits...), testPython(t), "-S", "recorder.py", stubborn)
+	}
+	for _, j := range jobs {
+		j.ready(2)
+		if r := j.run("scontrol", "update", "JobId="+j.id(), "EndTime=now+45"); r.status != 0 {
+			t.Fatalf("scontrol: %s", r.stderr)
+		}
 	}
 	var status [2]int
 	for i, j := range jobs {

@@ -4,7 +4,7 @@
 // oomguard, and output, status, signals seen by each rank, what is left of the process tree, and the terminal must be the same.
 //
 // Scenarios are rows: scenarios_plain_test.go has those that hold for any command, scenarios_torchrun_test.go those of torchrun, which
-// run on the newest and on the oldest PyTorch that this machine can install, and scenarios_terminal_test.go those on a terminal.
+// run on the newest and, in make test-all, on the oldest PyTorch that this machine can install, and scenarios_terminal_test.go those on a terminal.
 package conformance
 
 import (
@@ -19,6 +19,10 @@ import (
 
 	"golang.org/x/sys/unix"
 )
+
+// everything tells whether all is to be run, also what takes long and differs little (make test-all): the oldest PyTorch, and the long tail
+// of accelerate and DeepSpeed.
+func everything() bool { return os.Getenv("OOMGUARD_TEST_ALL") != "" }
 
 // atOnce is how many commands run at the same time, however few processors there are: most of a scenario is waiting.
 const atOnce = "4"
@@ -45,7 +49,7 @@ func TestPlainCommands(t *testing.T) {
 	}
 }
 
-// TestTorchrun: what holds for torchrun, on the newest and on the oldest PyTorch.
+// TestTorchrun: what holds for torchrun, on the newest PyTorch and, in make test-all, on the oldest.
 func TestTorchrun(t *testing.T) {
 	for _, torch := range torches(t) {
 		t.Run(torch.name, func(t *testing.T) {
@@ -66,25 +70,42 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// conform runs a scenario directly and under oomguard, and compares. It is run once: what depends on the moment at which a process of the
-// command runs is no difference, and a scenario that finds one has to wait for what it builds on, or to say what is open and why.
+// conform runs a scenario under oomguard, and compares with what the command does directly: now, or when it was recorded. It is run once:
+// what depends on the moment at which a process of the command runs is no difference, and a scenario that finds one has to wait for what it
+// builds on, or to say what is open and why.
 func conform(t *testing.T, s scenario, with torch) {
 	t.Helper()
 	t.Run(s.name, func(t *testing.T) {
 		t.Parallel()
-		var direct, wrapped outcome
+		path := recordingOf(t, s, with)
+		direct := recorded(t, path, s)
+		isRecorded := direct != nil
+		var wrapped outcome
 		t.Run("runs", func(t *testing.T) {
-			t.Run("direct", func(t *testing.T) {
-				t.Parallel()
-				direct = execute(t, s, with, false)
-			})
+			if !isRecorded {
+				t.Run("direct", func(t *testing.T) {
+					t.Parallel()
+					direct = execute(t, s, with, false)
+				})
+			}
 			t.Run("wrapped", func(t *testing.T) {
 				t.Parallel()
 				wrapped = execute(t, s, with, true)
 			})
 		})
-		if !t.Failed() {
-			compare(t, s, direct, wrapped)
+		if t.Failed() {
+			return
+		}
+		differences := compare(s, direct, wrapped)
+		if isRecorded && len(differences) > 0 { // on a machine that the recording does not know
+			t.Logf("%s is of another machine (make record): %s", path, strings.Join(differences, "\n"))
+			differences = compare(s, execute(t, s, with, false), wrapped)
+		}
+		for _, difference := range differences {
+			t.Error(difference)
+		}
+		if len(differences) == 0 {
+			record(t, path, s, direct)
 		}
 	})
 }
@@ -92,9 +113,8 @@ func conform(t *testing.T, s scenario, with torch) {
 // outcome is what was observed of a run, by name: status, stdout, stderr, screen, and "rank N", the log of a rank.
 type outcome map[string]string
 
-// compare reports each observation that differs, and, where a scenario's timing is open, each that is none of the allowed.
-func compare(t *testing.T, s scenario, direct, wrapped outcome) {
-	t.Helper()
+// compare tells each observation that differs, and, where a scenario's timing is open, each that is none of the allowed.
+func compare(s scenario, direct, wrapped outcome) (differences []string) {
 	names := map[string]bool{}
 	for name := range direct {
 		names[name] = true
@@ -113,15 +133,18 @@ func compare(t *testing.T, s scenario, direct, wrapped outcome) {
 		if allowed, open := s.open[name]; open {
 			for which, text := range map[string]string{"the command": want, "oomguard": got} {
 				if !regexp.MustCompile(`^(?s:` + allowed + `)$`).MatchString(text) {
-					t.Errorf("%s of %s is not one of those that its timing allows, %s:\n%s", name, which, allowed, text)
+					differences = append(differences,
+						fmt.Sprintf("%s of %s is not one of those that its timing allows, %s:\n%s", name, which, allowed, text))
 				}
 			}
 			continue
 		}
 		if got != want {
-			t.Errorf("%s differs\ndirectly:\n%s\nunder oomguard:\n%s%s", name, want, got, firstDifference(want, got))
+			differences = append(differences,
+				fmt.Sprintf("%s differs\ndirectly:\n%s\nunder oomguard:\n%s%s", name, want, got, firstDifference(want, got)))
 		}
 	}
+	return differences
 }
 
 // sortedLines is for streams that several processes write to at the same time.

@@ -3,7 +3,7 @@
 package conformance
 
 import (
-	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 )
@@ -23,6 +23,8 @@ func masks() []struct{ what, pattern, becomes string } {
 		{"number of a pipe", `pipe:\[\d+\]`, "pipe:[N]"},
 		{"where torchrun just was when it took a signal", `(?m)^Traceback \(most recent call last\):\r?\n(?:[ \t].*\n)+(\S*SignalException: )`, "Traceback\n$1"},
 		{"echo of a key, which the kernel may write before or after what the key's signal makes a command say", `\^[CZ\\]`, ""},
+		{"where Python lies", `/[^\s"':;,()]*/lib/(python3)`, "LIB/$1"},
+		{"name of the machine", `(?m)^(  host +: )\S+`, "${1}HOST"},
 		{"address in memory", `0x[0-9a-f]{6,}`, "ADDRESS"},
 	}
 }
@@ -33,13 +35,14 @@ func (r *run) masked(text string) string {
 		text = regexp.MustCompile(m.pattern).ReplaceAllString(text, m.becomes)
 	}
 	text = strings.ReplaceAll(text, r.folder, "FOLDER")
+	text = strings.ReplaceAll(text, filepath.Dir(r.data("rank.py")), "DATA")
+	text = strings.ReplaceAll(text, r.bin, "BIN")
+	text = strings.ReplaceAll(text, filepath.Dir(r.bin), "PYTHON")
 	if r.port != "" {
 		text = strings.ReplaceAll(text, r.port, "PORT")
 	}
 	text = strings.ReplaceAll(text, r.runs, "RUNS")
-	text = probeVariables.ReplaceAllString(text, "")
-	host, _ := os.Hostname()
-	return strings.ReplaceAll(text, "host      : "+host, "host      : HOST")
+	return probeVariables.ReplaceAllString(text, "")
 }
 
 // probeVariables are those that the README says are added to the environment, as a rank logs them, and the one in which bash notes what

@@ -32,6 +32,7 @@ type run struct {
 	folder  string // its working directory, where its ranks log
 	runs    string // oomguard's
 	port    string
+	bin     string // of the Python with torch
 	env     []string
 	cmd     *exec.Cmd
 	ended   chan struct{} // closed when cmd has ended
@@ -105,6 +106,7 @@ func execute(t *testing.T, s scenario, with torch, wrapped bool) outcome {
 // prepare makes the command, with an environment that is the same whoever runs the tests.
 func (r *run) prepare(with torch) {
 	r.Helper()
+	r.bin = with.bin
 	words := r.words()
 	r.env = []string{
 		"PATH=" + with.bin + ":" + os.Getenv("PATH"), "HOME=" + r.folder, "TMPDIR=" + r.folder, "LC_ALL=C.UTF-8", "TERM=xterm", "NO_COLOR=1",

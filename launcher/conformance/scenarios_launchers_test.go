@@ -32,16 +32,45 @@ func withLaunchers(tb testing.TB) torch {
 	return torch{name: "launchers", bin: bin, newest: true}
 }
 
-// TestAccelerate and TestDeepSpeed: the launchers that people use in place of torchrun, each as it is released.
-func TestAccelerate(t *testing.T) { conformAll(t, accelerateScenarios()) }
+// TestAccelerate and TestDeepSpeed: the launchers that people use in place of torchrun, each as it is released. make test runs one scenario
+// of each kind, make test-all the long tail too: a start of accelerate takes 2 s of processor time, one of DeepSpeed 5 s.
+func TestAccelerate(t *testing.T) {
+	conformAll(t, accelerateScenarios(), []string{
+		"ranks end well",                         // streams
+		"what a rank inherits",                   // environment, descriptors, limits
+		"a rank exits with 42",                   // ranks whose ends are told
+		"SIGTERM",                                // signals
+		"the file that it reads unasked",         // its own configuration
+		"one process is killed",                  // a child that knows of no rank
+		"SIGKILL of accelerate with one process", // what it leaves behind
+		"Ctrl-C with one process",                // a terminal
+	})
+}
 
-func TestDeepSpeed(t *testing.T) { conformAll(t, deepspeedScenarios()) }
+func TestDeepSpeed(t *testing.T) {
+	conformAll(t, deepspeedScenarios(), []string{
+		"ranks end well",          // streams
+		"what a rank inherits",    // environment, descriptors, limits
+		"a rank exits with 42",    // ranks whose ends are told
+		"SIGTERM",                 // signals to its command
+		"SIGKILL of its launcher", // what it leaves behind, and a status of 0
+		"Ctrl-C",                  // a terminal
+	})
+}
 
-func conformAll(t *testing.T, all []scenario) {
+// conformAll runs all scenarios, or those that are chosen for each time.
+func conformAll(t *testing.T, all []scenario, chosen []string) {
 	t.Helper()
 	with := withLaunchers(t)
+	for _, name := range chosen {
+		if !slices.ContainsFunc(all, func(s scenario) bool { return s.name == name }) {
+			t.Errorf("no scenario is called %q", name)
+		}
+	}
 	for _, s := range all {
-		conform(t, s, with)
+		if everything() || slices.Contains(chosen, s.name) {
+			conform(t, s, with)
+		}
 	}
 }
 
