@@ -30,7 +30,7 @@ import (
 )
 
 func main() {
-	mark := fmt.Sprintf("OOMGUARD_TEST_RUN=%d-%d", os.Getpid(), time.Now().UnixNano())
+	mark := fmt.Sprintf("GOTEST_RUN=%d-%d", os.Getpid(), time.Now().UnixNano())
 	packages, err := list()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gotest:", err)

@@ -130,12 +130,21 @@ func TestKillAfter(t *testing.T) {
 	}
 }
 
-// failsOnce fails in its first attempt, in the way that torchrun's documentation asks for.
-const failsOnce = `import os, time
+// failsOnce fails in its first attempt, in the way that torchrun's documentation asks for, and as soon as oomguard holds a handle of it.
+const failsOnce = `import glob, os, time
 from torch.distributed.elastic.multiprocessing.errors import record
+def held():
+    for path in glob.glob("/proc/[0-9]*/fdinfo/*"):
+        try:
+            with open(path) as f:
+                if "\nPid:\t%d\n" % os.getpid() in f.read():
+                    return True
+        except OSError:
+            pass
 @record
 def main():
-    time.sleep(0.5)
+    while not held():
+        time.sleep(0.05)
     if os.environ["RANK"] == "0" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
         raise ValueError("bad sample 4711")
 main()
@@ -168,7 +177,9 @@ func TestAttempts(t *testing.T) {
 // TestStatusZeroHidesNothing: a launcher of the kind of deepspeed returns 0 although a rank was killed.
 func TestStatusZeroHidesNothing(t *testing.T) {
 	b := newBench(t)
-	r := b.run(b.exe, "run", "--", "bash", "-c", `RANK=3 LOCAL_RANK=1 bash -c 'sleep 0.5; kill -KILL $$'; exit 0`)
+	// The rank dies as soon as oomguard holds a handle of it.
+	const known = `until grep -qs "^Pid:[[:space:]]*$$\$" /proc/[0-9]*/fdinfo/*; do sleep 0.05; done; kill -KILL $$`
+	r := b.run(b.exe, "run", "--", "bash", "-c", `RANK=3 LOCAL_RANK=1 bash -c '`+known+`'; exit 0`)
 	if want := "returned status 0 after "; r.status != 0 || !strings.Contains(r.stderr, want) ||
 		!strings.Contains(r.stderr, "but rank 3 killed by signal 9 (SIGKILL)") {
 		t.Errorf("status %d, stderr\n%s", r.status, r.stderr)

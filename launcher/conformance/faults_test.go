@@ -111,6 +111,7 @@ func (b *faultBench) do(t *testing.T, c trial, wrapped bool) (seen, stderr strin
 		"PATH=" + b.bin + ":/usr/bin:/bin", "HOME=" + t.TempDir(), "OOMGUARD_DIR=" + filepath.Join(t.TempDir(), "runs"), "NO_COLOR=1",
 		"OOMGUARD_TEST_END=" + c.end, "OOMGUARD_TEST_FAULT" + "=" + c.fault, "OOMGUARD_TEST_PARTS" + "=" + c.parts,
 	}
+	cmd.Env = append(cmd.Env, patience.Mark()...)
 	var out, err bytes.Buffer
 	cmd.Stderr = &err
 	pipe, pipeErr := cmd.StdoutPipe()
@@ -259,6 +260,7 @@ func TestFaultsInAnswers(t *testing.T) {
 		cmd := exec.Command(b.program, slices.Concat(flags, []string{"--"}, job.argv)...)
 		cmd.Dir = job.folder
 		cmd.Env = []string{"PATH=" + b.bin + ":/usr/bin:/bin", "HOME=" + t.TempDir(), "OOMGUARD_TEST_FAULT=" + fault}
+		cmd.Env = append(cmd.Env, patience.Mark()...)
 		var words bytes.Buffer
 		cmd.Stderr = &words
 		out, err := cmd.Output()

@@ -4,6 +4,7 @@ package conformance
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -43,6 +44,20 @@ func marked(variable string) []process {
 		}
 	}
 	return found
+}
+
+// isHeld tells whether another process of the run holds a handle (pidfd) of this one.
+func (r *run) isHeld(pid int) bool {
+	for _, p := range r.living() {
+		handles, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(p.pid), "fdinfo", "*"))
+		for _, path := range handles {
+			text, _ := os.ReadFile(path)
+			if bytes.Contains(text, fmt.Appendf(nil, "\nPid:\t%d\n", pid)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // stat is name, state and parent of a process, nil when there is none.

@@ -113,7 +113,7 @@ func (r *run) prepare(with torch) {
 		"OMP_NUM_THREADS=1", "PET_MONITOR_INTERVAL=0.1", // 5 s in old versions
 		"CONFORMANCE=" + r.folder, "OOMGUARD_DIR=" + r.runs,
 	}
-	r.env = append(r.env, r.environ...)
+	r.env = slices.Concat(r.env, patience.Mark(), r.environ)
 	if r.typed {
 		r.write("job", "#!/bin/bash\nexec "+quote(words)+"\n")
 		if err := os.Chmod(filepath.Join(r.folder, "job"), 0o700); err != nil {

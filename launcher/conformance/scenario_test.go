@@ -139,8 +139,14 @@ func sendInside(s unix.Signal) step {
 	}
 }
 
-// seen gives oomguard the time within which it has certainly looked for ranks: the end of one that lives shorter may not be learned.
-func seen() step { return func(*run) { time.Sleep(3 * time.Second) } }
+// seen waits until oomguard holds a handle of each rank: the end of one that it has not seen may not be learned.
+func seen(ranks int) step {
+	return func(r *run) {
+		for rank := range ranks {
+			r.until("oomguard knows the rank", func() bool { return !r.wrapped || r.isHeld(r.rankPID(rank)) })
+		}
+	}
+}
 
 // finish tells ranks that wait to end.
 func finish() step { return func(r *run) { r.write("end", "") } }

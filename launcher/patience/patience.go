@@ -5,7 +5,9 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -74,6 +76,11 @@ func EndAll(t testing.TB, variable string) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	})
+}
+
+// Mark is what the environment of every process that a test starts must keep, so that .ci/gotest finds those that outlive the tests.
+func Mark() []string {
+	return slices.DeleteFunc(os.Environ(), func(entry string) bool { return !strings.HasPrefix(entry, "GOTEST_RUN=") })
 }
 
 // marked are the living processes with a variable in their environment, but for this one.
