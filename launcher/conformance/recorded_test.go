@@ -123,3 +123,27 @@ func record(t *testing.T, path string, s scenario, direct outcome) {
 		t.Error(err)
 	}
 }
+
+// TestRecorded: a recording is taken for the very scenario that it was made of, and only where not everything is to be run.
+func TestRecorded(t *testing.T) {
+	asked := scenario{argv: torchrun("rank:say:words"), steps: []step{ready(2)}}
+	path := filepath.Join(t.TempDir(), "versions", "test", "name.json")
+	t.Setenv(recordVariable, "1")
+	record(t, path, asked, outcome{"stdout": "words"})
+	other := []scenario{asked, asked, asked, asked}
+	other[0].argv, other[1].stdin, other[2].environ, other[3].steps = torchrun("rank:say:more"), "text", []string{"A=1"}, nil
+	for _, all := range []string{"", "1"} {
+		t.Setenv("OOMGUARD_TEST_ALL", all)
+		if got := recorded(t, path, asked); (got["stdout"] == "words") != (all == "") {
+			t.Errorf("everything %q: %v", all, got)
+		}
+		for i, s := range other {
+			if got := recorded(t, path, s); got != nil {
+				t.Errorf("another scenario (%d): %v", i, got)
+			}
+		}
+		if got := recorded(t, path+"x", asked); got != nil {
+			t.Errorf("no recording: %v", got)
+		}
+	}
+}
