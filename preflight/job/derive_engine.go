@@ -43,17 +43,14 @@ func (r *reader) deriveEngine() {
 // deriveEvaluation: rows of an evaluation say that there is one. A script of the user's evaluates when it is told to as Trainer is.
 func (r *reader) deriveEvaluation() {
 	j := r.job
-	asked, how := r.evaluationAsked(), ""
-	if r.family.foreign {
-		how = byName
-	}
+	asked := r.evaluationAsked()
 	if asked != "" && !r.family.huggingFace() {
-		j.Evaluation.Offer(true, asked+how)
+		j.Evaluation.Offer(true, asked)
 		r.integer("per_device_eval_batch_size", &j.EvalBatch)
 	}
 	for _, name := range []string{"eval_strategy", "evaluation_strategy"} {
 		if strategy := r.args[name]; r.family.foreign && asked == "" && strategy.text == "no" {
-			j.Evaluation.Offer(false, strategy.origin+how)
+			j.Evaluation.Offer(false, strategy.origin)
 		}
 	}
 	switch {

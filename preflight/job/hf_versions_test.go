@@ -47,7 +47,9 @@ func TestAttentionByVersion(t *testing.T) {
 		{"llama", "4.35.2", "eager"}, {"llama", "4.57.1", "sdpa"}, {"gemma2", "4.46.3", "eager"}, {"gemma2", "4.57.1", "sdpa"}, {"gemma2", "5.24.0", "eager"}, {"gemma2", "", "unknown"},
 		{"bloom", "5.24.0", "eager"}, {"bloom", "", "eager"}, {"t5", "5.9.0", "eager"}, {"t5", "5.16.0", "sdpa"}, {"gpt2", "4.40.2", "eager"}, {"gpt2", "4.46.3", "sdpa"}, {"llama", "", "sdpa"},
 	} {
-		load := func(string) (*model.Architecture, error) { return &model.Architecture{Type: tt.kind, Facts: model.FactsOf(tt.kind), Params: 1}, nil }
+		load := func(string) (*model.Architecture, error) {
+			return &model.Architecture{Type: tt.kind, Facts: model.FactsOf(tt.kind), Params: 1}, nil
+		}
 		j := Read(Sources{Argv: strings.Fields("torchrun run_clm.py --output_dir o --model_name_or_path half"), Dir: models(t), GPUs: 1, LoadModel: load, Versions: map[string]string{"transformers": tt.version}})
 		check(t, j, "attention="+tt.want)
 	}

@@ -28,11 +28,12 @@ func llama4Experts(c *config, b *blueprint) {
 	b.Intermediate = c.sizeOr(16384, "intermediate_size_mlp")
 	for _, u := range b.blocks { // blocks without experts have an MLP of a width of their own
 		for i, t := range u.Tensors {
-			switch {
-			case t.Part == PartDown:
+			switch t.Part {
+			case PartDown:
 				u.Tensors[i].Shape = []int64{b.Hidden, b.Intermediate}
-			case t.Part == PartGate || t.Part == PartUp:
+			case PartGate, PartUp:
 				u.Tensors[i].Shape = []int64{b.Intermediate, b.Hidden}
+			default: // others keep their shapes
 			}
 		}
 	}
