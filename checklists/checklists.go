@@ -1,8 +1,9 @@
-// Package checklists is the vocabulary of checking: a Check judges facts that were gathered before, a Policy says which checks
-// are skipped or waived, an Outcome is what came of it. The same engine judges facts before a run and the recording after it.
-// It does no I/O and knows nothing of GPUs.
+// Package checklists is the vocabulary of checking: a Check judges facts that were gathered before, a Policy says which
+// checks are skipped or waived, an Outcome is what came of it. The same engine judges facts before a run and the
+// recording after it. It does no I/O and knows nothing of GPUs.
 //
-// Which checks a checklist asks, how strict each one is and with which thresholds is data: a List, read from YAML (see Load).
+// Which checks a checklist asks, how strict each one is and with which thresholds is data: a List, read from YAML (see
+// Load).
 package checklists
 
 // Schema names the JSON form of an Outcome.
@@ -19,8 +20,8 @@ const (
 	Fail Status = "fail"
 )
 
-// Verdict is a judgement. A warning or failure says what was found and needed (Detail) and what to do now (Remedy); a skip says
-// why nothing was judged and what would change that.
+// Verdict is a judgement. A warning or failure says what was found and needed (Detail) and what to do now (Remedy); a
+// skip says why nothing was judged and what would change that.
 type Verdict struct {
 	Status Status `json:"status"`
 	Detail string `json:"detail"`
@@ -32,8 +33,8 @@ type Check[F any] struct {
 	ID    string   // stable, kebab-case: used in flags, YAML, JSON and README anchors
 	Title string   // a sentence that is true when the check passes
 	After []string // when one of these failed or was skipped, this one is skipped with that reason
-	// Defaults are the thresholds that the check knows. Judge gets them with the checklist's values in place of some; a checklist
-	// that sets any other is refused, so that a misspelt threshold is never silently without effect.
+	// Defaults are the thresholds that the check knows. Judge gets them with the checklist's values in place of some; a
+	// checklist that sets any other is refused, so that a misspelt threshold is never silently without effect.
 	Defaults Params
 	Judge    func(facts F, with Params) Verdict
 	// Decides: without this check's judgement the question of the list has no answer.

@@ -20,7 +20,8 @@ var builtin embed.FS
 type List struct {
 	Name, Title string
 	Entries     []Entry
-	// Extends names the list or file that this one started from; "" for one that stands alone. Entries are complete already.
+	// Extends names the list or file that this one started from; "" for one that stands alone. Entries are complete
+	// already.
 	Extends string
 	// RequireAnswer: a check that decides and could not judge is worth an exit status of its own.
 	RequireAnswer bool
@@ -59,9 +60,10 @@ func Builtin() []string {
 	return files
 }
 
-// Load reads a built-in checklist by its name, or a team's own from a file (YAML). A file may extend a built-in list or another
-// file (relative to itself; readFile reads it, at most limit bytes): it then inherits every entry, changes the severity and the thresholds of those it lists again,
-// appends the ones that are new, and leaves out those under drop. Errors name file, line and remedy.
+// Load reads a built-in checklist by its name, or a team's own from a file (YAML). A file may extend a built-in list or
+// another file (relative to itself; readFile reads it, at most limit bytes): it then inherits every entry, changes the
+// severity and the thresholds of those it lists again, appends the ones that are new, and leaves out those under drop.
+// Errors name file, line and remedy.
 func Load(nameOrFile string, readFile func(path string, limit int64) ([]byte, error)) (List, error) {
 	return loader{readFile: readFile}.load(nameOrFile)
 }
@@ -73,7 +75,8 @@ type loader struct {
 
 func (l loader) load(nameOrFile string) (List, error) {
 	if slices.Contains(l.chain, nameOrFile) {
-		return List{}, fmt.Errorf("checklist %s extends itself (%s)", nameOrFile, strings.Join(append(l.chain, nameOrFile), " -> "))
+		return List{}, fmt.Errorf("checklist %s extends itself (%s)", nameOrFile,
+			strings.Join(append(l.chain, nameOrFile), " -> "))
 	}
 	l.chain = append(l.chain, nameOrFile)
 	data, file, err := l.read(nameOrFile)

@@ -43,9 +43,11 @@ func TestLoadBuiltin(t *testing.T) {
 
 func TestLoadExtends(t *testing.T) {
 	f := lists{
-		"lists/base.yaml": "title: Base\nchecks:\n  - {id: a, severity: warn, with: {low: 1, high: 2}}\n  - id: b\n  - id: c\n",
-		"lists/team.yaml": "extends: base.yaml\nchecks:\n  - id: a\n    with: {high: 5}\n  - {id: d, severity: warn}\n  - {id: b, severity: warn}\ndrop: [c]\n",
-		"lists/own.yaml":  "name: ours\ntitle: Ours\nextends: team.yaml\n",
+		"lists/base.yaml": "title: Base\nchecks:\n  - {id: a, severity: warn, with: {low: 1, high: 2}}\n  - id: b\n " +
+			" - id: c\n",
+		"lists/team.yaml": "extends: base.yaml\nchecks:\n  - id: a\n    with: {high: 5}\n  - {id: d, severity: " +
+			"warn}\n  - {id: b, severity: warn}\ndrop: [c]\n",
+		"lists/own.yaml": "name: ours\ntitle: Ours\nextends: team.yaml\n",
 	}
 	list, err := Load("lists/own.yaml", f.read)
 	if err != nil {
@@ -85,7 +87,8 @@ func TestRequireAnswerIsInherited(t *testing.T) {
 		"mild.yaml": "extends: ci\nrequire_answer: false\n",
 		"hard.yaml": "require_answer: true\nchecks:\n  - id: a\n",
 	}
-	for name, want := range map[string]bool{"pretraining": false, "ci": true, "own.yaml": true, "mild.yaml": false, "hard.yaml": true} {
+	for name, want := range map[string]bool{"pretraining": false, "ci": true, "own.yaml": true, "mild.yaml": false,
+		"hard.yaml": true} {
 		if list, err := Load(name, f.read); err != nil || list.RequireAnswer != want {
 			t.Errorf("%s: %v, %v", name, list.RequireAnswer, err)
 		}
@@ -103,23 +106,30 @@ func TestLoadErrors(t *testing.T) {
 		{"null", "~\n", []string{"must be a mapping"}},
 		{"not a mapping", "- a\n- b\n", []string{":1", "must be a mapping"}},
 		{"syntax", "checks:\n  - id: a\n bad\n", []string{"yaml: line "}},
-		{"unknown field", "chekcs:\n  - id: a\n", []string{":1", `unknown field "chekcs"`, "known: name, title, extends, require_answer, checks, drop"}},
-		{"unknown field of a check", "checks:\n  - id: a\n    sevrity: warn\n", []string{":3", `"sevrity"`, "known: id, severity, with"}},
+		{"unknown field", "chekcs:\n  - id: a\n",
+			[]string{":1", `unknown field "chekcs"`, "known: name, title, extends, require_answer, checks, drop"}},
+		{"unknown field of a check", "checks:\n  - id: a\n    sevrity: warn\n",
+			[]string{":3", `"sevrity"`, "known: id, severity, with"}},
 		{"field twice", "checks:\n  - id: a\n    id: b\n", []string{":3", `field "id" twice`}},
 		{"check twice", "checks:\n  - id: a\n  - id: a\n", []string{":3", "check a is listed twice", "team.yaml:2"}},
 		{"no id", "checks:\n  - severity: warn\n", []string{":2", "without id"}},
 		{"check is a word", "checks: [a]\n", []string{":1", "must be a mapping"}},
 		{"checks is a word", "checks: a\n", []string{":1", "checks must be a list"}},
-		{"severity", "checks:\n  - id: a\n    severity: error\n", []string{":3", `severity "error" of a`, "fail or warn"}},
-		{"threshold is a word", "checks:\n  - id: a\n    with: {x: many}\n", []string{":3", "threshold x is not a number"}},
+		{"severity", "checks:\n  - id: a\n    severity: error\n",
+			[]string{":3", `severity "error" of a`, "fail or warn"}},
+		{"threshold is a word", "checks:\n  - id: a\n    with: {x: many}\n",
+			[]string{":3", "threshold x is not a number"}},
 		{"threshold is not finite", "checks:\n  - id: a\n    with: {x: NaN}\n", []string{":3", "threshold x"}},
 		{"threshold is negative", "checks:\n  - id: a\n    with: {x: -1}\n", []string{":3", "from 0 up"}},
 		{"title is a list", "title: [a]\nchecks:\n  - id: a\n", []string{":1", "title must be a word"}},
 		{"drop without extends", "checks:\n  - id: a\ndrop: [b]\n", []string{":3", "drop without extends"}},
-		{"drop of what is not there", "extends: pretraining\ndrop: [nope]\n", []string{":2", `drop names "nope"`, "pretraining does not have"}},
+		{"drop of what is not there", "extends: pretraining\ndrop: [nope]\n",
+			[]string{":2", `drop names "nope"`, "pretraining does not have"}},
 		{"extends itself", "extends: team.yaml\n", []string{"extends itself", "team.yaml -> team.yaml"}},
-		{"extends nothing there", "extends: other.yaml\n", []string{"team.yaml extends other.yaml", "built-in ones are: ", "pretraining"}},
-		{"require_answer is a word", "require_answer: perhaps\nchecks:\n  - id: a\n", []string{":1", "require_answer must be true or false"}},
+		{"extends nothing there", "extends: other.yaml\n",
+			[]string{"team.yaml extends other.yaml", "built-in ones are: ", "pretraining"}},
+		{"require_answer is a word", "require_answer: perhaps\nchecks:\n  - id: a\n",
+			[]string{":1", "require_answer must be true or false"}},
 		{"two documents", "checks:\n  - id: a\n---\nchecks: []\n", []string{"more than one"}},
 		{"not UTF-8", "title: \xff\xfe\n", []string{"not UTF-8"}},
 		{"alias to itself", "checks: &x\n  - *x\n", []string{"team.yaml"}},
@@ -165,7 +175,8 @@ func FuzzLoad(f *testing.F) {
 	f.Add(string(builtinText))
 	for _, seed := range []string{
 		"", "~", "[]", "extends: pretraining\ndrop: [shm]\n", "extends: fuzz.yaml\n", "checks: &x\n  - *x\n",
-		"checks:\n  - &a {id: a, with: {x: 1}}\n  - *a\n", "checks:\n  - id: !!binary aGk=\n", "a: &a [*a]\n", "? {a: b}\n: c\n", "<<: {name: x}\n",
+		"checks:\n  - &a {id: a, with: {x: 1}}\n  - *a\n", "checks:\n  - id: !!binary aGk=\n", "a: &a [*a]\n",
+		"? {a: b}\n: c\n", "<<: {name: x}\n",
 	} {
 		f.Add(seed)
 	}

@@ -28,8 +28,8 @@ type dropped struct {
 	origin string
 }
 
-// parse reads one YAML document. It walks the nodes itself instead of decoding into a struct, so that every error names file,
-// line and the fields that are known.
+// parse reads one YAML document. It walks the nodes itself instead of decoding into a struct, so that every error names
+// file, line and the fields that are known.
 func parse(file string, data []byte) (document, error) {
 	doc := document{file: file}
 	if !utf8.Valid(data) {
@@ -45,7 +45,8 @@ func parse(file string, data []byte) (document, error) {
 	if err := decoder.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
 		return doc, fmt.Errorf("%s: more than one YAML document; keep one checklist a file", file)
 	}
-	fields, err := doc.mapping(root.Content[0], "a checklist", "name", "title", "extends", "require_answer", "checks", "drop")
+	fields, err := doc.mapping(root.Content[0], "a checklist", "name", "title", "extends", "require_answer", "checks",
+		"drop")
 	if err != nil {
 		return doc, err
 	}

@@ -12,12 +12,12 @@ import (
 	"oomguard/launcher/fence"
 )
 
-// Run judges facts with every check that the list names and gives the results in the list's order; it never stops at the first
-// failure. A check whose After failed or was skipped is skipped with that reason; an After that the list leaves out does not
-// hold anything up.
+// Run judges facts with every check that the list names and gives the results in the list's order; it never stops at
+// the first failure. A check whose After failed or was skipped is skipped with that reason; an After that the list
+// leaves out does not hold anything up.
 //
-// The error lists everything that is wrong with the list or the policy (an unknown check or threshold, a check named twice);
-// nothing is judged then. It is never about the facts: those refusals are Outcome.Err.
+// The error lists everything that is wrong with the list or the policy (an unknown check or threshold, a check named
+// twice); nothing is judged then. It is never about the facts: those refusals are Outcome.Err.
 func Run[F any](list List, checks []Check[F], facts F, p Policy) (Outcome, error) {
 	if err := validate(list, checks, p); err != nil {
 		return Outcome{}, fmt.Errorf("checklist %s: %w", list.Name, err)
@@ -26,7 +26,8 @@ func Run[F any](list List, checks []Check[F], facts F, p Policy) (Outcome, error
 	for _, e := range list.Entries {
 		entries[e.ID] = e
 	}
-	// Verdicts before the severity cap decide what is blocked: facts that are missing stay missing when the list calls it a warning.
+	// Verdicts before the severity cap decide what is blocked: facts that are missing stay missing when the list calls
+	// it a warning.
 	raw := make(map[string]Verdict, len(entries))
 	titles := make(map[string]string, len(entries))
 	for _, c := range checks {
@@ -38,13 +39,15 @@ func Run[F any](list List, checks []Check[F], facts F, p Policy) (Outcome, error
 		if v, blocked := blockedBy(c.After, raw); blocked {
 			raw[c.ID] = v
 		} else if slices.Contains(p.Skip, c.ID) {
-			raw[c.ID] = Verdict{Skip, "skipped as the user asked", fmt.Sprintf("leave out --skip %s to have it judged", c.ID)}
+			raw[c.ID] = Verdict{Skip, "skipped as the user asked",
+				fmt.Sprintf("leave out --skip %s to have it judged", c.ID)}
 		} else {
 			raw[c.ID] = ask(c, facts, merge(c.Defaults, e.With))
 		}
 	}
 
-	out := Outcome{Schema: Schema, List: list.Name, Results: make([]Result, 0, len(list.Entries)), Outcome: Pass, FailOn: p.failOn()}
+	out := Outcome{Schema: Schema, List: list.Name, Results: make([]Result, 0, len(list.Entries)), Outcome: Pass,
+		FailOn: p.failOn()}
 	decides := map[string]bool{}
 	for _, c := range checks {
 		decides[c.ID] = c.Decides && (list.RequireAnswer || p.RequireAnswer)
@@ -74,7 +77,8 @@ func ask[F any](c Check[F], facts F, with Params) Verdict {
 	return v
 }
 
-// blockedBy is the verdict of a check that must come after others, when one of those did not come to a judgement it can build on.
+// blockedBy is the verdict of a check that must come after others, when one of those did not come to a judgement it can
+// build on.
 func blockedBy(after []string, verdicts map[string]Verdict) (Verdict, bool) {
 	for _, id := range after {
 		v, listed := verdicts[id]
@@ -115,7 +119,8 @@ func worse(a, b Status) Status {
 	return a
 }
 
-// counts is what a result means for the whole outcome: skips and waived results are as good as passes, and what refuses is a failure.
+// counts is what a result means for the whole outcome: skips and waived results are as good as passes, and what refuses
+// is a failure.
 func (o Outcome) counts(r Result) Status {
 	switch {
 	case r.Waived || rank(r.Status) < rank(Warn):

@@ -21,7 +21,8 @@ func validate[F any](list List, checks []Check[F], p Policy) error {
 		for _, id := range c.After {
 			// Checks are judged in the order in which they are built in, so this also excludes circles.
 			if _, earlier := known[id]; !earlier {
-				errs.Errors = append(errs.Errors, fmt.Errorf("check %s comes after %s, which is not built in before it", c.ID, id))
+				errs.Errors = append(errs.Errors,
+					fmt.Errorf("check %s comes after %s, which is not built in before it", c.ID, id))
 			}
 		}
 		known[c.ID] = c.Defaults
@@ -29,7 +30,8 @@ func validate[F any](list List, checks []Check[F], p Policy) error {
 	}
 	unknown := func(where, id string) {
 		if _, ok := known[id]; !ok {
-			errs.Errors = append(errs.Errors, fmt.Errorf("%s: no check %q; known: %s", where, id, strings.Join(ids, ", ")))
+			errs.Errors = append(errs.Errors,
+				fmt.Errorf("%s: no check %q; known: %s", where, id, strings.Join(ids, ", ")))
 		}
 	}
 	seen := map[string]bool{}
@@ -41,7 +43,8 @@ func validate[F any](list List, checks []Check[F], p Policy) error {
 		}
 		seen[e.ID] = true
 		if e.Severity != Fail && e.Severity != Warn {
-			errs.Errors = append(errs.Errors, fmt.Errorf("%s: severity of %s is %q; it is fail or warn", where, e.ID, e.Severity))
+			errs.Errors = append(errs.Errors,
+				fmt.Errorf("%s: severity of %s is %q; it is fail or warn", where, e.ID, e.Severity))
 		}
 		errs.Errors = append(errs.Errors, unknownParams(where, e, known)...)
 	}

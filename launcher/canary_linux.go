@@ -13,10 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A canary tells whether a signal that we got was sent to every process of our job, and so has reached the command without us.
+// A canary tells whether a signal that we got was sent to every process of our job, and so has reached the command
+// without us.
 //
-// Slurm does the one or the other, by its configuration (observed with Slurm 22.05 and read in its source up to 26.05; whatever the reason
-// of the signal: scancel, --signal, the time limit, another task's death):
+// Slurm does the one or the other, by its configuration (observed with Slurm 22.05 and read in its source up to 26.05;
+// whatever the reason of the signal: scancel, --signal, the time limit, another task's death):
 //
 //   - proctrack/cgroup, the default, signals only what slurmstepd has started itself, which is us; SIGKILL alone goes to all.
 //     proctrack/pgid signals the process group of that, which holds us and our helpers. The command waits for us to hand it on.
@@ -24,11 +25,13 @@ import (
 //     slurmstepd in whatever group or session: the command too. Handed on as well, it would be the second one, which to torchrun means to abort the graceful stop; with
 //     a repeated scancel the third, which orphans the ranks.
 //
-// Neither the signal nor its sender tells which; so we look whether a process that stands where the command stands, below us and
-// in a session of its own, got it too. It blocks all signals, so that what was sent to it stays pending, where /proc shows it.
+// Neither the signal nor its sender tells which; so we look whether a process that stands where the command stands,
+// below us and in a session of its own, got it too. It blocks all signals, so that what was sent to it stays pending,
+// where /proc shows it.
 type canary struct {
-	pid  int
-	seen uint64        // signals that its predecessor was sent and that we have not looked for yet; bit N-1 for signal N
+	pid int
+	// signals that its predecessor was sent and that we have not looked for yet; bit N-1 for signal N
+	seen uint64
 	stop chan struct{} // closed to end it
 	gone chan struct{} // closed when it has been reaped
 }
@@ -52,7 +55,8 @@ func startCanary() *canary {
 	started := make(chan error)
 	go func() {
 		defer close(c.gone)
-		// The child inherits the mask of the thread that starts it, and is killed when that thread ends: when we do, at the latest.
+		// The child inherits the mask of the thread that starts it, and is killed when that thread ends: when we do, at
+		// the latest.
 		runtime.LockOSThread()
 		all := unix.Sigset_t{}
 		for i := range all.Val {
@@ -87,8 +91,8 @@ func (c *canary) end() {
 	}
 }
 
-// canaryTime is how long a sender may take from us to the canary. Slurm signals the processes of a step in one loop, and torchrun
-// looks at its signals ten times a second (--monitor-interval), so that nobody notices the delay.
+// canaryTime is how long a sender may take from us to the canary. Slurm signals the processes of a step in one loop,
+// and torchrun looks at its signals ten times a second (--monitor-interval), so that nobody notices the delay.
 const canaryTime = 100 * time.Millisecond
 
 // got tells whether the canary was sent the signal, now or within canaryTime.
@@ -123,8 +127,9 @@ func pending(pid int) uint64 {
 
 func bit(s unix.Signal) uint64 { return 1 << (uint(s) - 1) }
 
-// reached tells whether a signal that we got has reached the command by itself. The canary that has seen it is replaced, since a pending
-// signal cannot be taken from it; the new one takes over what else the old one has seen, for signals come together.
+// reached tells whether a signal that we got has reached the command by itself. The canary that has seen it is
+// replaced, since a pending signal cannot be taken from it; the new one takes over what else the old one has seen, for
+// signals come together.
 func (p *Process) reached(s unix.Signal) bool {
 	if s == unix.SIGWINCH || !p.canary.got(s) {
 		return false
@@ -138,8 +143,8 @@ func (p *Process) reached(s unix.Signal) bool {
 	return true
 }
 
-// oneRequest is the time within which Slurm's SIGTERMs are one: at the time limit it sends two of them, 12 ms apart (observed with Slurm
-// 22.05), for the step and for the job.
+// oneRequest is the time within which Slurm's SIGTERMs are one: at the time limit it sends two of them, 12 ms apart
+// (observed with Slurm 22.05), for the step and for the job.
 const oneRequest = time.Second
 
 // repeated tells whether a SIGTERM is the second one of the same request to end.

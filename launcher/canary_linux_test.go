@@ -18,7 +18,8 @@ func below(pid int) []int {
 	return pids
 }
 
-// TestWholeJob: a scheduler signals every process of a job, or only us, and any mixture of the two: the command gets each signal once.
+// TestWholeJob: a scheduler signals every process of a job, or only us, and any mixture of the two: the command gets
+// each signal once.
 func TestWholeJob(t *testing.T) {
 	s := supervise(t, program("signals", "SIGTERM"), func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "WHOLE_JOB=1") })
 	s.hear("ready")
@@ -28,7 +29,8 @@ func TestWholeJob(t *testing.T) {
 		for _, pid := range slices.Backward(pids) { // us last: in a loop of kills nobody is far behind
 			s.must(unix.Kill(pid, sig))
 		}
-		for _, canary := range pids { // it is replaced when it has been looked at; the next signal would find the one or the other
+		// it is replaced when it has been looked at; the next signal would find the one or the other
+		for _, canary := range pids {
 			s.eventually("the canary was replaced", func() bool {
 				_, there := readProcess(canary)
 				return !there || canary == supervisor || canary == s.command

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inheritedDescriptors returns those beyond the standard streams that this process was started with, and closes them to all programs that it
-// starts: whatever Go opens itself is so already.
+// inheritedDescriptors returns those beyond the standard streams that this process was started with, and closes them to
+// all programs that it starts: whatever Go opens itself is so already.
 func inheritedDescriptors() []int {
 	var inherited []int
 	for _, fd := range openDescriptors() {
@@ -44,8 +44,9 @@ func openDescriptors() []int {
 // closedFD stands for a descriptor that the child is to have closed; see syscall.ForkExec.
 const closedFD = ^uintptr(0)
 
-// table is what ForkExec is to be told of a command's descriptors, and the inherited ones beyond that, which pass on by themselves. ForkExec moves
-// the one that it needs for itself to the second number after the table: that must be nobody's.
+// table is what ForkExec is to be told of a command's descriptors, and the inherited ones beyond that, which pass on by
+// themselves. ForkExec moves the one that it needs for itself to the second number after the table: that must be
+// nobody's.
 func table(streams []uintptr, inherited []int) (fds []uintptr, beyond []int) {
 	end := len(streams)
 	for _, fd := range streams {
@@ -70,8 +71,8 @@ func table(streams []uintptr, inherited []int) (fds []uintptr, beyond []int) {
 	return fds, beyond
 }
 
-// numbers returns the files' descriptors. File.Fd is of no use here: it may change the stream's blocking mode, which we share with whoever gave
-// it to us. A standard stream that was closed when we were started is closed.
+// numbers returns the files' descriptors. File.Fd is of no use here: it may change the stream's blocking mode, which we
+// share with whoever gave it to us. A standard stream that was closed when we were started is closed.
 func numbers(files ...*os.File) ([]uintptr, error) {
 	var fds []uintptr
 	for i, f := range files {
@@ -122,7 +123,8 @@ func openNull() (*os.File, error) {
 	return os.NewFile(uintptr(fd), os.DevNull), nil
 }
 
-// Release gives up this process's copy of a stream that a command has been given, so that nobody waits for us where the command has closed it.
+// Release gives up this process's copy of a stream that a command has been given, so that nobody waits for us where the
+// command has closed it.
 func Release(stream *os.File) {
 	null, err := openNull()
 	if err != nil {
@@ -134,6 +136,7 @@ func Release(stream *os.File) {
 		return
 	}
 	if conn, err := stream.SyscallConn(); err == nil {
-		_ = conn.Control(func(fd uintptr) { _ = unix.Dup3(int(from[0]), int(fd), unix.O_CLOEXEC) }) // the copy stays, where it fails
+		// the copy stays, where it fails
+		_ = conn.Control(func(fd uintptr) { _ = unix.Dup3(int(from[0]), int(fd), unix.O_CLOEXEC) })
 	}
 }

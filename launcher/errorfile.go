@@ -7,8 +7,8 @@ import (
 	"oomguard/launcher/files"
 )
 
-// RankError is the exception with which a rank ended, as it described it in its error file. The text is the script's own and may hold
-// anything.
+// RankError is the exception with which a rank ended, as it described it in its error file. The text is the script's
+// own and may hold anything.
 type RankError struct {
 	Message   string `json:"message"`   // "RuntimeError: what it said"
 	Traceback string `json:"traceback"` // "" when the file has none
@@ -30,8 +30,9 @@ func withErrors(ranks []RankExit) []RankExit {
 	return ranks
 }
 
-// parseErrorFile reads what torch/distributed/elastic/multiprocessing/errors/error_handler.py writes: {"message": {"message": ...,
-// "extraInfo": {"py_callstack": ...}}}, or a plain text as the message. Anything else is nil: the file may be the script's own.
+// parseErrorFile reads what torch/distributed/elastic/multiprocessing/errors/error_handler.py writes: {"message":
+// {"message": ..., "extraInfo": {"py_callstack": ...}}}, or a plain text as the message. Anything else is nil: the file
+// may be the script's own.
 func parseErrorFile(text []byte) *RankError {
 	var file struct {
 		Message json.RawMessage `json:"message"`

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The forms are those of record_exception in torch/distributed/elastic/multiprocessing/errors/error_handler.py, and of ProcessFailure in
-// errors/__init__.py, which takes a plain message too.
+// The forms are those of record_exception in torch/distributed/elastic/multiprocessing/errors/error_handler.py, and of
+// ProcessFailure in errors/__init__.py, which takes a plain message too.
 func TestParseErrorFile(t *testing.T) {
 	for _, test := range []struct {
 		name, text string
@@ -15,7 +15,9 @@ func TestParseErrorFile(t *testing.T) {
 	}{
 		{"exception", `{"message": {"message": "ValueError: bad", "extraInfo": {"py_callstack": "Traceback ...\nValueError: bad\n", "timestamp": "1"}}}`,
 			&RankError{"ValueError: bad", "Traceback ...\nValueError: bad"}},
-		{"signal, as the agent completes it", `{"message": {"message": "Signal 11", "extraInfo": {"timestamp": 1}, "errorCode": -11}}`, &RankError{"Signal 11", ""}},
+		{"signal, as the agent completes it",
+			`{"message": {"message": "Signal 11", "extraInfo": {"timestamp": 1}, "errorCode": -11}}`,
+			&RankError{"Signal 11", ""}},
 		{"plain", `{"message": "it broke"}`, &RankError{"it broke", ""}},
 		{"no message", `{"message": {"extraInfo": {}}}`, nil},
 		{"message is a number", `{"message": 5}`, nil},

@@ -37,7 +37,8 @@ func TestFinishWaitsForTheReader(t *testing.T) {
 	<-finished
 }
 
-// TestFinishIsEndedByASignal: who waits for a reader that does not read can be told to end, and only by a signal that asks for it.
+// TestFinishIsEndedByASignal: who waits for a reader that does not read can be told to end, and only by a signal that
+// asks for it.
 func TestFinishIsEndedByASignal(t *testing.T) {
 	s := prepare(t, program("relayed", filepath.Join(t.TempDir(), "output"), `head -c 100000 /dev/zero`))
 	reader, writer, err := os.Pipe()

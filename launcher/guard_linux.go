@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A guard ends the command of an oomguard that was killed, where that is asked for. It is a process of its own with a name of its own, and sees
-// our end by that of a pipe. It notes who belongs to the command before it sends SIGTERM: afterwards nobody could tell.
+// A guard ends the command of an oomguard that was killed, where that is asked for. It is a process of its own with a
+// name of its own, and sees our end by that of a pipe. It notes who belongs to the command before it sends SIGTERM:
+// afterwards nobody could tell.
 type guard struct {
 	pid int
 	us  *os.File // the pipe's end that is closed when we die
@@ -24,7 +25,8 @@ type guard struct {
 // GuardName is what a guard is called, in ps as in pkill.
 const GuardName = "command-guard"
 
-// startGuard starts argv, this program as a guard, before there is a command: it calls ServeGuard with the duration that is added here.
+// startGuard starts argv, this program as a guard, before there is a command: it calls ServeGuard with the duration
+// that is added here.
 func startGuard(argv []string, grace time.Duration) (*guard, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -32,7 +34,8 @@ func startGuard(argv []string, grace time.Duration) (*guard, error) {
 	}
 	defer read.Close()
 	g := &guard{us: write}
-	if g.pid, err = runGuard(append(slices.Concat([]string{argv[0], GuardName}, argv[1:]), grace.String()), read); err != nil {
+	if g.pid, err = runGuard(append(slices.Concat([]string{argv[0], GuardName}, argv[1:]), grace.String()),
+		read); err != nil {
 		write.Close()
 		return nil, err
 	}
@@ -50,7 +53,8 @@ func runGuard(words []string, stdin *os.File) (pid int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return syscall.ForkExec(words[0], words[1:], &syscall.ProcAttr{Dir: "/", Env: []string{}, Files: fds, Sys: &syscall.SysProcAttr{Setsid: true}})
+	return syscall.ForkExec(words[0], words[1:],
+		&syscall.ProcAttr{Dir: "/", Env: []string{}, Files: fds, Sys: &syscall.SysProcAttr{Setsid: true}})
 }
 
 // watch tells the guard of the command.
@@ -74,15 +78,18 @@ func (g *guard) dismiss() {
 
 const dismissed = "dismissed\n"
 
-// ServeGuard is the body of a guard process: it waits on its standard input for our end, sends SIGTERM to the command, and SIGKILL after the grace
-// to what still lives of it.
+// ServeGuard is the body of a guard process: it waits on its standard input for our end, sends SIGTERM to the command,
+// and SIGKILL after the grace to what still lives of it.
 func ServeGuard(grace time.Duration) int {
-	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP)
-	_ = os.WriteFile("/proc/self/comm", []byte(GuardName), 0) // without it we are harder to tell from oomguard, and work
+	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2,
+		unix.SIGTSTP)
+	// without it we are harder to tell from oomguard, and work
+	_ = os.WriteFile("/proc/self/comm", []byte(GuardName), 0)
 	heard, err := io.ReadAll(io.LimitReader(os.Stdin, 1<<10))
 	var pid int
 	var start uint64
-	if _, scanErr := fmt.Sscan(string(heard), &pid, &start); err != nil || scanErr != nil || strings.HasSuffix(string(heard), dismissed) {
+	if _, scanErr := fmt.Sscan(string(heard), &pid, &start); err != nil || scanErr != nil ||
+		strings.HasSuffix(string(heard), dismissed) {
 		return 0 // there is no command, or all is over
 	}
 	g := guarded{tree: newTree(), met: map[int]uint64{pid: start}}

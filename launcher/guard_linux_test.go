@@ -21,7 +21,8 @@ func guardProgram(args []string) int {
 	return ServeGuard(grace)
 }
 
-// TestGuard: a command that ignores SIGTERM, and what it has started in sessions of their own, ends after us when it is to die with us.
+// TestGuard: a command that ignores SIGTERM, and what it has started in sessions of their own, ends after us when it is
+// to die with us.
 func TestGuard(t *testing.T) {
 	for name, script := range map[string]string{
 		"it ignores SIGTERM":           `trap '' TERM; echo command $$ >$EVENTS; setsid sleep 1000 & echo child $! >$EVENTS; while :; do wait; done`,
@@ -42,7 +43,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestGuardIsDismissed: when all has ended in good order the guard is gone, and was taken for no process of the command.
+// TestGuardIsDismissed: when all has ended in good order the guard is gone, and was taken for no process of the
+// command.
 func TestGuardIsDismissed(t *testing.T) {
 	s := supervise(t, program("signals", "SIGTERM"), with("DIE_WITH_US=1", "GUARD=1"))
 	s.hear("ready")

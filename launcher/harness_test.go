@@ -116,11 +116,12 @@ func (s *supervised) next() string {
 	return strings.TrimSuffix(line, "\n")
 }
 
-// heardOnly fails unless exactly these lines were said and not heard yet. How many ranks the supervisor knew of in between depends on
-// when it looked.
+// heardOnly fails unless exactly these lines were said and not heard yet. How many ranks the supervisor knew of in
+// between depends on when it looked.
 func (s *supervised) heardOnly(want ...string) {
 	s.Helper()
-	heard := slices.DeleteFunc(slices.Clone(s.heard), func(line string) bool { return strings.HasPrefix(line, "seen ") })
+	heard := slices.DeleteFunc(slices.Clone(s.heard),
+		func(line string) bool { return strings.HasPrefix(line, "seen ") })
 	if !slices.Equal(heard, want) {
 		s.Errorf("also said: %q, want %q", s.heard, want)
 	}

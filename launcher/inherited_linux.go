@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keepIgnored makes this process ignore again the signals that it was started with as ignored, so that a command that it starts inherits
-// them as it would without us: by nohup, for a background job of a script, by systemd for SIGPIPE. Go itself keeps only some of them.
+// keepIgnored makes this process ignore again the signals that it was started with as ignored, so that a command that
+// it starts inherits them as it would without us: by nohup, for a background job of a script, by systemd for SIGPIPE.
+// Go itself keeps only some of them.
 func keepIgnored() {
 	for s := unix.Signal(1); s <= 64; s++ {
 		if ignoredAtStart()&bit(s) != 0 && s != unix.SIGCHLD { // without SIGCHLD no process could be waited for
@@ -29,12 +30,14 @@ func ignoredAtStart() uint64 { return uint64(C.oomguard_ignored_at_start()) }
 // inheritedClosed tells whether a standard stream was closed when this process was started.
 func inheritedClosed(fd int) bool { return fd < 3 && int(C.oomguard_closed_at_start())&(1<<fd) != 0 }
 
-// ignoring puts a step in front of a command for the signals that it is to ignore, as we were to, and that Go's runtime does not let us
-// ignore (SIGCHLD, SIGPROF, those of faults): this program sets them and becomes the command. See early_linux.c.
+// ignoring puts a step in front of a command for the signals that it is to ignore, as we were to, and that Go's runtime
+// does not let us ignore (SIGCHLD, SIGPROF, those of faults): this program sets them and becomes the command. See
+// early_linux.c.
 func ignoring(file string, argv []string) (string, []string) {
 	var lost uint64
 	for s := unix.Signal(1); s <= 64; s++ {
-		if slices.Contains([]unix.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT}, s) { // which Go can ignore: who has changed that wants it so
+		// which Go can ignore: who has changed that wants it so
+		if slices.Contains([]unix.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT}, s) {
 			continue
 		}
 		if wanted := ignoredAtStart() & bit(s); wanted != 0 && !ignored(s) {
@@ -48,8 +51,9 @@ func ignoring(file string, argv []string) (string, []string) {
 	return self, append([]string{self, C.OOMGUARD_START_IGNORING, strconv.FormatUint(lost, 16), file}, argv...)
 }
 
-// caughtInC are the signals of which Go's runtime does not tell, or not who sent them: SIGPROF, SIGURG and the first real-time signal it keeps
-// for itself, the others also come from the kernel when we write or work too much, which is not the command's concern.
+// caughtInC are the signals of which Go's runtime does not tell, or not who sent them: SIGPROF, SIGURG and the first
+// real-time signal it keeps for itself, the others also come from the kernel when we write or work too much, which is
+// not the command's concern.
 func caughtInC() []unix.Signal {
 	return []unix.Signal{unix.SIGPROF, unix.SIGURG, firstRealTime, unix.SIGPIPE, unix.SIGXFSZ, unix.SIGXCPU}
 }

@@ -4,8 +4,8 @@ package launcher
 
 import "os"
 
-// keepIgnored does nothing here: what was ignored when the program was started is known only to code that runs before Go's runtime, which
-// takes cgo. SIGHUP and SIGINT are kept by Go itself, the terminal's stop signals too.
+// keepIgnored does nothing here: what was ignored when the program was started is known only to code that runs before
+// Go's runtime, which takes cgo. SIGHUP and SIGINT are kept by Go itself, the terminal's stop signals too.
 func keepIgnored() {}
 
 // inheritedClosed is not known here, for the same reason; a closed stream is /dev/null to the command.

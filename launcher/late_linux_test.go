@@ -10,7 +10,8 @@ import (
 
 // TestLateRanks: ranks that the watcher had no time to see are found when their agent has been killed.
 func TestLateRanks(t *testing.T) {
-	s := supervise(t, append([]string{"bash", "-c", `RANK=0 LOCAL_RANK=0 setsid "$@" & read x <$0`, fifo(t)}, program("rank", "exit 1")...), long)
+	s := supervise(t, append([]string{"bash", "-c", `RANK=0 LOCAL_RANK=0 setsid "$@" & read x <$0`, fifo(t)},
+		program("rank", "exit 1")...), long)
 	pid := s.pid("rank 0 pid")
 	s.must(unix.Kill(s.command, unix.SIGKILL)) // it may have been seen by now, or not
 	_, exit := s.wait()
@@ -20,7 +21,8 @@ func TestLateRanks(t *testing.T) {
 	s.gone(pid)
 }
 
-// TestUnbornRanks: an agent is killed when it has forked a rank that is not one yet; it becomes one when nobody but the supervisor is left.
+// TestUnbornRanks: an agent is killed when it has forked a rank that is not one yet; it becomes one when nobody but the
+// supervisor is left.
 func TestUnbornRanks(t *testing.T) {
 	for _, test := range []struct {
 		name, script string
@@ -37,15 +39,18 @@ func TestUnbornRanks(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			birth, parent := fifo(t), fifo(t)
-			s := supervise(t, append([]string{"bash", "-c", test.script + " wait", "bash"}, program("rank", "exit 1")...), with("GRACE=1h", "BECOMING=1h",
-				`UNBORN=echo forked >$EVENTS; read x <$BIRTH; RANK=0 LOCAL_RANK=0 exec setsid "$@"`, "BIRTH="+birth, "PARENT="+parent))
+			s := supervise(t, append([]string{"bash", "-c", test.script + " wait", "bash"},
+				program("rank", "exit 1")...), with("GRACE=1h", "BECOMING=1h",
+				`UNBORN=echo forked >$EVENTS; read x <$BIRTH; RANK=0 LOCAL_RANK=0 exec setsid "$@"`, "BIRTH="+birth,
+				"PARENT="+parent))
 			open := func(gate string) { s.must(os.WriteFile(gate, []byte("go\n"), 0)) }
 			s.hear("forked")
 			if test.ranks == 2 {
 				s.pid("rank 1 pid")
 			}
 			s.must(unix.Kill(s.command, unix.SIGKILL))
-			s.eventually("the supervisor has learned of it", func() bool { _, there := readProcess(s.command); return !there })
+			s.eventually("the supervisor has learned of it",
+				func() bool { _, there := readProcess(s.command); return !there })
 			if strings.Contains(test.script, "$PARENT") {
 				open(parent)
 			}
@@ -68,13 +73,15 @@ func TestUnbornRanks(t *testing.T) {
 	}
 }
 
-// TestForkedForGood: a process that is forked and executes nothing is waited for so long and no longer, and is left alone; one that is older
-// than that is not waited for.
+// TestForkedForGood: a process that is forked and executes nothing is waited for so long and no longer, and is left
+// alone; one that is older than that is not waited for.
 func TestForkedForGood(t *testing.T) {
 	for _, becoming := range []string{"1ns", "300ms"} {
 		t.Run(becoming, func(t *testing.T) {
 			t.Parallel()
-			s := supervise(t, []string{"bash", "-c", `{ trap '' TERM; echo forked $BASHPID >$EVENTS; read x <$0; } & wait`, fifo(t)}, with("GRACE=1h", "BECOMING="+becoming))
+			s := supervise(t, []string{"bash", "-c",
+				`{ trap '' TERM; echo forked $BASHPID >$EVENTS; read x <$0; } & wait`, fifo(t)},
+				with("GRACE=1h", "BECOMING="+becoming))
 			child := s.pid("forked")
 			t.Cleanup(func() { _ = unix.Kill(child, unix.SIGKILL) })
 			s.must(unix.Kill(s.command, unix.SIGKILL))
@@ -86,7 +93,8 @@ func TestForkedForGood(t *testing.T) {
 	}
 }
 
-// TestRankLeavesTheGroup: a rank has been seen when it still was in the launcher's process group. What else is in that is no concern of ours.
+// TestRankLeavesTheGroup: a rank has been seen when it still was in the launcher's process group. What else is in that
+// is no concern of ours.
 func TestRankLeavesTheGroup(t *testing.T) {
 	gate := fifo(t)
 	s := supervise(t, []string{"bash", "-c", `sleep 1000 & echo helper $! >$EVENTS

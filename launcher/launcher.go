@@ -1,5 +1,5 @@
-// Package launcher starts somebody else's command, stays out of its way, and accounts for its process tree. It knows nothing of
-// memory.
+// Package launcher starts somebody else's command, stays out of its way, and accounts for its process tree. It knows
+// nothing of memory.
 //
 // What the command can rely on:
 //
@@ -16,10 +16,11 @@
 //     runtime keeps that for SIGHUP, SIGINT, SIGTSTP, SIGTTIN and SIGTTOU only; all other signals have their default action in the
 //     command.
 //
-// What we keep to ourselves: while the command runs we are the child subreaper, so that processes whose parent died come to us. Their
-// zombies are reaped (we may be process 1 of a container), and ranks that outlive the command are ended, since they would hold
-// the GPUs' memory. Our own helper processes are told from the command's by their process group: a helper that stays in our group,
-// as os/exec leaves it, is never touched; one that gets a group of its own must be named by Options.Exclude.
+// What we keep to ourselves: while the command runs we are the child subreaper, so that processes whose parent died
+// come to us. Their zombies are reaped (we may be process 1 of a container), and ranks that outlive the command are
+// ended, since they would hold the GPUs' memory. Our own helper processes are told from the command's by their process
+// group: a helper that stays in our group, as os/exec leaves it, is never touched; one that gets a group of its own
+// must be named by Options.Exclude.
 //
 // One Process at a time: orphans that come to us cannot be told apart by the command they came from.
 package launcher
@@ -32,13 +33,15 @@ import (
 	"time"
 )
 
-// Command is what to start. Streams are handed over as they are: the child gets these very files, nothing is copied or buffered.
+// Command is what to start. Streams are handed over as they are: the child gets these very files, nothing is copied or
+// buffered.
 type Command struct {
 	Argv                  []string
 	Env                   []string // complete environment of the child
 	Dir                   string
 	Stdin, Stdout, Stderr *os.File
-	// Descriptors are those beyond the streams that the child gets as they are, under their own numbers. They are closed here when it has started.
+	// Descriptors are those beyond the streams that the child gets as they are, under their own numbers. They are
+	// closed here when it has started.
 	Descriptors []int
 }
 
@@ -73,13 +76,15 @@ type RankExit struct {
 	EndedAt   time.Time `json:"ended_at"` // zero while it runs
 	// Told: Code is what the launcher said of it; nobody saw it end.
 	Told bool `json:"told,omitempty"`
-	// ErrorFile is where the rank was to describe the exception that ends it (TORCHELASTIC_ERROR_FILE, which torchrun sets for each rank).
+	// ErrorFile is where the rank was to describe the exception that ends it (TORCHELASTIC_ERROR_FILE, which torchrun
+	// sets for each rank).
 	ErrorFile string `json:"error_file,omitempty"`
 	// Error is what it wrote there; nil: nothing, as most scripts do not use torch.distributed.elastic's @record.
 	Error *RankError `json:"error,omitempty"`
 }
 
-// Attempts are the ranks of each attempt, the first attempt first: a launcher may start all of them anew when one has failed.
+// Attempts are the ranks of each attempt, the first attempt first: a launcher may start all of them anew when one has
+// failed.
 func (e Exit) Attempts() [][]RankExit {
 	var attempts [][]RankExit
 	for _, r := range e.Ranks { // by attempt
@@ -93,17 +98,18 @@ func (e Exit) Attempts() [][]RankExit {
 	return attempts
 }
 
-// Clean tells whether the command returned 0, no rank is known to have failed at last, and none was left behind: some launchers return 0
-// all the same (deepspeed, when its ranks' launcher dies of a signal).
+// Clean tells whether the command returned 0, no rank is known to have failed at last, and none was left behind: some
+// launchers return 0 all the same (deepspeed, when its ranks' launcher dies of a signal).
 func (e Exit) Clean() bool { return e.Code == 0 && len(e.Failed()) == 0 && len(e.Abandoned()) == 0 }
 
 // Abandoned are the ranks that outlived the command and had to be ended.
 func (e Exit) Abandoned() []Survivor {
-	return slices.DeleteFunc(slices.Clone(e.Survivors), func(s Survivor) bool { return s.Rank < 0 || s.Action == LeftAlone || s.Action == Gone })
+	return slices.DeleteFunc(slices.Clone(e.Survivors),
+		func(s Survivor) bool { return s.Rank < 0 || s.Action == LeftAlone || s.Action == Gone })
 }
 
-// Failed are the ranks that are known to have ended badly and were not started anew: by an agent as a further attempt, or by a script
-// that runs the launcher again.
+// Failed are the ranks that are known to have ended badly and were not started anew: by an agent as a further attempt,
+// or by a script that runs the launcher again.
 func (e Exit) Failed() []RankExit {
 	attempts := e.Attempts()
 	if len(attempts) == 0 {
@@ -134,52 +140,58 @@ const (
 	Terminated = "terminated"
 	// Killed: it ended after SIGKILL.
 	Killed = "killed"
-	// Unkillable: it was sent SIGKILL and has not ended; it hangs in the kernel, often in a driver or a dead network file system.
+	// Unkillable: it was sent SIGKILL and has not ended; it hangs in the kernel, often in a driver or a dead network
+	// file system.
 	Unkillable = "unkillable"
-	// LeftAlone: it is neither a rank nor belongs to one, so it was not touched (an experiment tracker may be uploading).
+	// LeftAlone: it is neither a rank nor belongs to one, so it was not touched (an experiment tracker may be
+	// uploading).
 	LeftAlone = "left alone"
 	// Gone: it ended by itself before anything was done.
 	Gone = "gone"
 )
 
-// DefaultGrace is what torchrun gives its workers between SIGTERM and SIGKILL (30 s in torch/distributed/elastic/agent/server/
-// local_elastic_agent.py up to 2.12, the default of --shutdown-timeout since).
+// DefaultGrace is what torchrun gives its workers between SIGTERM and SIGKILL (30 s in
+// torch/distributed/elastic/agent/server/ local_elastic_agent.py up to 2.12, the default of --shutdown-timeout since).
 const DefaultGrace = 30 * time.Second
 
 // Options are how to look after a command. The zero value is useful.
 type Options struct {
-	// Signals are those to hand on. A program that starts commands late passes a channel that it had notified of Signals() from its
-	// very start, so that none is lost meanwhile. Nil: Start installs its own.
+	// Signals are those to hand on. A program that starts commands late passes a channel that it had notified of
+	// Signals() from its very start, so that none is lost meanwhile. Nil: Start installs its own.
 	Signals <-chan os.Signal
-	// Grace is how long ranks that outlive the command have between SIGTERM and SIGKILL. Zero: DefaultGrace. A SIGINT, SIGTERM,
-	// SIGHUP or SIGQUIT that comes in this time ends it at once.
+	// Grace is how long ranks that outlive the command have between SIGTERM and SIGKILL. Zero: DefaultGrace. A SIGINT,
+	// SIGTERM, SIGHUP or SIGQUIT that comes in this time ends it at once.
 	Grace time.Duration
-	// LeftBehind is called once, before anything is done to them, when ranks are to be ended that have outlived the command: how many.
-	// Waiting for them can take the whole grace, which a user wants to be told. It must not block. Nil: nobody is told.
+	// LeftBehind is called once, before anything is done to them, when ranks are to be ended that have outlived the
+	// command: how many. Waiting for them can take the whole grace, which a user wants to be told. It must not block.
+	// Nil: nobody is told.
 	LeftBehind func(ranks int)
-	// KillAfter is the last resort against a command that does not end: so long after the first request to end (SIGINT, SIGTERM, SIGHUP,
-	// SIGQUIT) was handed on, the command and everything below it are sent SIGKILL. Zero: never, however long it takes.
+	// KillAfter is the last resort against a command that does not end: so long after the first request to end (SIGINT,
+	// SIGTERM, SIGHUP, SIGQUIT) was handed on, the command and everything below it are sent SIGKILL. Zero: never,
+	// however long it takes.
 	KillAfter time.Duration
 	// DieWithUs: when we die, even of SIGKILL, the command gets SIGTERM. Without it the command goes on.
 	DieWithUs bool
-	// Guard starts this program as a process that calls ServeGuard with the duration that is added as the last word: for DieWithUs it also sends
-	// SIGKILL to what still lives of the command so long after our death (KillAfter, or else Grace). Nil: the kernel sends the SIGTERM alone.
+	// Guard starts this program as a process that calls ServeGuard with the duration that is added as the last word:
+	// for DieWithUs it also sends SIGKILL to what still lives of the command so long after our death (KillAfter, or
+	// else Grace). Nil: the kernel sends the SIGTERM alone.
 	Guard []string
-	// SingleRank tells by its arguments, the program's name included, whether a process below the command is its one rank, where that
-	// has neither RANK nor LOCAL_RANK. It must not block. Nil: ranks have both.
+	// SingleRank tells by its arguments, the program's name included, whether a process below the command is its one
+	// rank, where that has neither RANK nor LOCAL_RANK. It must not block. Nil: ranks have both.
 	SingleRank func(argv []string) bool
-	// WholeJob: who signals us may signal every process of our job, as Slurm does by its configuration. A signal that has reached the
-	// command in this way is not handed on, since it would come twice. Finding out takes up to a tenth of a second where it has not.
+	// WholeJob: who signals us may signal every process of our job, as Slurm does by its configuration. A signal that
+	// has reached the command in this way is not handed on, since it would come twice. Finding out takes up to a tenth
+	// of a second where it has not.
 	WholeJob bool
-	// Exclude returns the pids of our own helper processes that have a process group of their own. They and their descendants
-	// are neither counted as the command's, signalled nor reaped. Nil: there are none.
+	// Exclude returns the pids of our own helper processes that have a process group of their own. They and their
+	// descendants are neither counted as the command's, signalled nor reaped. Nil: there are none.
 	Exclude func() []int
 
 	becoming time.Duration // see the constant; tests cannot tell how long they take
 }
 
-// Errors of Start and Lookup; errors.Is finds them. Any other error of Start means that the system could not start the command
-// (no memory, too many processes, argument list too long).
+// Errors of Start and Lookup; errors.Is finds them. Any other error of Start means that the system could not start the
+// command (no memory, too many processes, argument list too long).
 var (
 	// ErrNotFound: there is no such command. Shells and env(1) exit with 127.
 	ErrNotFound = errors.New("command not found")

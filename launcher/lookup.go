@@ -16,9 +16,10 @@ import (
 // defaultPath is searched when the child has no PATH, as execvp(3) of the GNU C library does (confstr _CS_PATH).
 const defaultPath = "/bin:/usr/bin"
 
-// Lookup finds the file that a command name stands for, as a shell does: a name with a slash is that file, any other is searched
-// for in path, the value of the child's PATH. Relative names and folders are meant from dir, the child's working directory (""
-// for ours), and so is a relative result. The error is ErrNotFound or ErrNotExecutable and says where was looked.
+// Lookup finds the file that a command name stands for, as a shell does: a name with a slash is that file, any other is
+// searched for in path, the value of the child's PATH. Relative names and folders are meant from dir, the child's
+// working directory ("" for ours), and so is a relative result. The error is ErrNotFound or ErrNotExecutable and says
+// where was looked.
 func Lookup(argv0, path, dir string) (string, error) {
 	if argv0 == "" {
 		return "", fmt.Errorf("%w: its name is empty", ErrNotFound)
@@ -46,7 +47,8 @@ func Lookup(argv0, path, dir string) (string, error) {
 	if refused != nil {
 		return "", fmt.Errorf("%w (no other %q in PATH)", refused, argv0)
 	}
-	return "", fmt.Errorf("%w: no %q in any folder of PATH (%s); check the spelling, or activate the environment that has it",
+	return "", fmt.Errorf("%w: no %q in any folder of PATH (%s); check the spelling, or activate the environment "+
+		"that has it",
 		ErrNotFound, argv0, path)
 }
 
@@ -62,7 +64,8 @@ func executable(file, dir string) error {
 	case info.IsDir():
 		return fmt.Errorf("%w: %s is a directory", ErrNotExecutable, full)
 	case unix.Faccessat(unix.AT_FDCWD, full, unix.X_OK, unix.AT_EACCESS) != nil:
-		return fmt.Errorf("%w: %s has no execute permission for this user (mode %v); chmod +x it, or name its interpreter before it",
+		return fmt.Errorf("%w: %s has no execute permission for this user (mode %v); chmod +x it, or name its "+
+			"interpreter before it",
 			ErrNotExecutable, full, info.Mode())
 	}
 	return nil
@@ -76,8 +79,8 @@ func inside(dir, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// interpreter returns what the first line of a script names, "" for anything but a script. Linux reads at most 256 bytes of it
-// (BINPRM_BUF_SIZE, include/uapi/linux/binfmts.h).
+// interpreter returns what the first line of a script names, "" for anything but a script. Linux reads at most 256
+// bytes of it (BINPRM_BUF_SIZE, include/uapi/linux/binfmts.h).
 func interpreter(file string) string {
 	head, err := files.Head(file, 256) // a longer line than the kernel reads is cut, as the kernel does
 	if err != nil {
@@ -92,7 +95,8 @@ func interpreter(file string) string {
 	return words[0]
 }
 
-// missing tells whether err says that there is no such file. A path that goes through a file (ENOTDIR) leads nowhere either.
+// missing tells whether err says that there is no such file. A path that goes through a file (ENOTDIR) leads nowhere
+// either.
 func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR)
 }

@@ -90,15 +90,21 @@ func TestStartErrors(t *testing.T) {
 		says string
 	}{
 		{"no command", Command{}, ErrNotFound, "none was given"},
-		{"not found", Command{Argv: []string{"torchrunn"}, Env: []string{"PATH=" + root}}, ErrNotFound, `no "torchrunn" in any folder of PATH (` + root + `)`},
-		{"the child's PATH counts", Command{Argv: []string{"bash"}, Env: []string{"PATH=" + root}}, ErrNotFound, "bash"},
+		{"not found", Command{Argv: []string{"torchrunn"}, Env: []string{"PATH=" + root}}, ErrNotFound,
+			`no "torchrunn" in any folder of PATH (` + root + `)`},
+		{"the child's PATH counts", Command{Argv: []string{"bash"}, Env: []string{"PATH=" + root}}, ErrNotFound,
+			"bash"},
 		{"directory", Command{Argv: []string{root}}, ErrNotExecutable, "is a directory"},
 		{"not executable", Command{Argv: []string{root + "/plain"}}, ErrNotExecutable, "no execute permission"},
-		{"interpreter moved", Command{Argv: []string{moved}}, ErrNotFound, "script for /no/such/venv/bin/python, which does not exist"},
-		{"interpreter not executable", Command{Argv: []string{refused}}, ErrNotExecutable, "plain, which may not be executed"},
+		{"interpreter moved", Command{Argv: []string{moved}}, ErrNotFound,
+			"script for /no/such/venv/bin/python, which does not exist"},
+		{"interpreter not executable", Command{Argv: []string{refused}}, ErrNotExecutable,
+			"plain, which may not be executed"},
 		{"no such working directory", Command{Argv: []string{"true"}, Dir: root + "/none"}, nil, "working directory"},
 		{"working directory is a file", Command{Argv: []string{"true"}, Dir: moved}, nil, "not a directory"},
-		{"arguments too long", Command{Argv: []string{"/bin/true", strings.Repeat("x", 1<<20)}}, nil, "argument list too long"}, // MAX_ARG_STRLEN is 128 KiB
+		// MAX_ARG_STRLEN is 128 KiB
+		{"arguments too long", Command{Argv: []string{"/bin/true", strings.Repeat("x", 1<<20)}}, nil,
+			"argument list too long"},
 		{"NUL in an argument", Command{Argv: []string{"/bin/true", "a\x00b"}}, nil, "invalid argument"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -133,7 +139,8 @@ func TestScriptWithoutInterpreter(t *testing.T) {
 	}
 }
 
-// TestDirectory: a relative command and the child's work are meant from Dir, and a script finds its own name as it was given.
+// TestDirectory: a relative command and the child's work are meant from Dir, and a script finds its own name as it was
+// given.
 func TestDirectory(t *testing.T) {
 	root := folder(t, map[string]os.FileMode{"x/": 0o755})
 	script := filepath.Join(root, "x", "script")

@@ -74,21 +74,22 @@ func say(format string, args ...any) {
 	fmt.Fprintf(f, format+"\n", args...)
 }
 
-// supervisorProgram does what `oomguard run` does with the launcher. It says "seen N" when it knows of N ranks, and leaves the Exit
-// in the file $RESULT.
+// supervisorProgram does what `oomguard run` does with the launcher. It says "seen N" when it knows of N ranks, and
+// leaves the Exit in the file $RESULT.
 func supervisorProgram(args []string) int {
 	grace, _ := time.ParseDuration(os.Getenv("GRACE"))
 	killAfter, _ := time.ParseDuration(os.Getenv("KILL_AFTER"))
 	becoming, _ := time.ParseDuration(os.Getenv("BECOMING"))
-	p, err := Start(Command{Argv: args, Env: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}, Options{
-		Grace:      grace,
-		KillAfter:  killAfter,
-		DieWithUs:  os.Getenv("DIE_WITH_US") != "",
-		Guard:      guardOf(os.Getenv("GUARD")),
-		WholeJob:   os.Getenv("WHOLE_JOB") != "",
-		LeftBehind: func(n int) { say("left behind %d", n) },
-		becoming:   becoming,
-	})
+	p, err := Start(Command{Argv: args, Env: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr},
+		Options{
+			Grace:      grace,
+			KillAfter:  killAfter,
+			DieWithUs:  os.Getenv("DIE_WITH_US") != "",
+			Guard:      guardOf(os.Getenv("GUARD")),
+			WholeJob:   os.Getenv("WHOLE_JOB") != "",
+			LeftBehind: func(n int) { say("left behind %d", n) },
+			becoming:   becoming,
+		})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 125
@@ -127,8 +128,8 @@ func supervisorProgram(args []string) int {
 	return exit.Code
 }
 
-// signalsProgram says each signal that it gets, and exits with 7 after the one that is named. Signals after "default" keep
-// their default action.
+// signalsProgram says each signal that it gets, and exits with 7 after the one that is named. Signals after "default"
+// keep their default action.
 func signalsProgram(args []string) int {
 	caught := make(chan os.Signal, 64)
 	for _, s := range append(handedOn(), jobControl()...) {
@@ -163,14 +164,15 @@ func interruptProgram([]string) int {
 	return 130
 }
 
-// agentProgram stands for torchrun: it starts one rank for each argument in a session of its own, polls them every 100 ms as
-// torchrun does, and exits with 1 if any failed, as torchrun does.
+// agentProgram stands for torchrun: it starts one rank for each argument in a session of its own, polls them every 100
+// ms as torchrun does, and exits with 1 if any failed, as torchrun does.
 func agentProgram(args []string) int {
 	var ranks []*exec.Cmd
 	for i, does := range args {
 		argv := program("rank", does)
 		rank := exec.Command(argv[0], argv[1:]...)
-		rank.Env = append(os.Environ(), fmt.Sprint("RANK=", i), fmt.Sprint("LOCAL_RANK=", i), "TORCHELASTIC_RESTART_COUNT=3")
+		rank.Env = append(os.Environ(), fmt.Sprint("RANK=", i), fmt.Sprint("LOCAL_RANK=", i),
+			"TORCHELASTIC_RESTART_COUNT=3")
 		rank.SysProcAttr = &unix.SysProcAttr{Setsid: true}
 		if err := rank.Start(); err != nil {
 			return 99
@@ -193,9 +195,9 @@ func agentProgram(args []string) int {
 	return code
 }
 
-// rankProgram says "rank R pid P", waits for SIGUSR1, and then does what it was told: "exit N", "kill N", or "stubborn", which
-// ignores SIGTERM from the beginning. A "parent" also starts a child in a session of its own, the "parent of a stubborn one" one that
-// ignores SIGTERM.
+// rankProgram says "rank R pid P", waits for SIGUSR1, and then does what it was told: "exit N", "kill N", or
+// "stubborn", which ignores SIGTERM from the beginning. A "parent" also starts a child in a session of its own, the
+// "parent of a stubborn one" one that ignores SIGTERM.
 func rankProgram(args []string) int {
 	does, number, _ := strings.Cut(args[0], " ")
 	n, _ := strconv.Atoi(number)
@@ -228,8 +230,8 @@ func rankProgram(args []string) int {
 	return n
 }
 
-// terminalProgram says whether its standard streams are the terminal, of which size, and whether it is in the foreground, at its start
-// and after each SIGWINCH.
+// terminalProgram says whether its standard streams are the terminal, of which size, and whether it is in the
+// foreground, at its start and after each SIGWINCH.
 func terminalProgram([]string) int {
 	changed := make(chan os.Signal, 8)
 	signal.Notify(changed, unix.SIGWINCH, unix.SIGUSR2)

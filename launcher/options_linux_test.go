@@ -13,7 +13,8 @@ func with(variables ...string) func(*exec.Cmd) {
 	return func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, variables...) }
 }
 
-// stubborn stands for a launcher that does not end, with a rank in a session of its own and a daemon: all three ignore SIGTERM.
+// stubborn stands for a launcher that does not end, with a rank in a session of its own and a daemon: all three ignore
+// SIGTERM.
 const stubborn = `trap '' TERM
 RANK=0 LOCAL_RANK=0 setsid bash -c 'echo rank $$ >$EVENTS; exec sleep 1000' &
 (setsid bash -c 'echo daemon $$ >$EVENTS; exec sleep 1000' &)
@@ -57,18 +58,21 @@ func TestDieWithUs(t *testing.T) {
 	_ = s.cmd.Wait()
 	s.hear("SIGTERM")
 	s.heardOnly()
-	s.eventually("the command has ended", func() bool { p, there := readProcess(s.command); return !there || p.ended() })
+	s.eventually("the command has ended",
+		func() bool { p, there := readProcess(s.command); return !there || p.ended() })
 }
 
-// TestLaunchersThatHideDeaths: launchers of the structure of deepspeed (a runner, a launcher below it, its ranks, all in one process group)
-// and of accelerate (ranks right below the command): each rank is found by its environment, and how it ended is known whatever they return.
+// TestLaunchersThatHideDeaths: launchers of the structure of deepspeed (a runner, a launcher below it, its ranks, all
+// in one process group) and of accelerate (ranks right below the command): each rank is found by its environment, and
+// how it ended is known whatever they return.
 func TestLaunchersThatHideDeaths(t *testing.T) {
 	const ranks = `RANK=0 LOCAL_RANK=0 "$0" program:rank "kill 9" & RANK=1 LOCAL_RANK=1 "$0" program:rank "exit 0" & wait; `
 	for _, test := range []struct {
 		name, script string
 		status       int
 	}{
-		{"deepspeed: the launcher dies of its rank's signal, and the runner returns 0", `bash -c "$RANKS kill -KILL \$\$" "$0"; [ $? -gt 128 ] && exit 0`, 0},
+		{"deepspeed: the launcher dies of its rank's signal, and the runner returns 0",
+			`bash -c "$RANKS kill -KILL \$\$" "$0"; [ $? -gt 128 ] && exit 0`, 0},
 		{"accelerate: ranks are children of the command", ranks + `exit 1`, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -108,7 +112,8 @@ func TestAttempts(t *testing.T) {
 		{Exit{Ranks: ranks}, 2, true},
 		{Exit{Ranks: ranks[:2]}, 1, false},
 		{Exit{Ranks: append(ranks[:2:2], RankExit{Rank: 1, Attempt: 0, Known: true})}, 1, false},
-		{Exit{Ranks: append(ranks[1:2:2], RankExit{Rank: 1, Attempt: 0, Known: true})}, 1, true}, // the script ran torchrun again
+		// the script ran torchrun again
+		{Exit{Ranks: append(ranks[1:2:2], RankExit{Rank: 1, Attempt: 0, Known: true})}, 1, true},
 		{Exit{Ranks: ranks, Code: 1}, 2, false},
 	} {
 		got := test.exit.Attempts()

@@ -7,17 +7,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// handle is a pidfd: it stands for one process, even when its pid is used again. It watches without touching the process: no
-// ptrace, no signal.
+// handle is a pidfd: it stands for one process, even when its pid is used again. It watches without touching the
+// process: no ptrace, no signal.
 type handle struct{ file *os.File }
 
-// openHandle fails where the process has gone, the kernel is older than 5.3, or a container's seccomp profile forbids it.
+// openHandle fails where the process has gone, the kernel is older than 5.3, or a container's seccomp profile forbids
+// it.
 func openHandle(pid int) (*handle, error) {
 	fd, err := unix.PidfdOpen(pid, 0) // close-on-exec is always set
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.SetNonblock(fd, true); err != nil { // so that os.File waits in the runtime's poller, not in a thread each
+	// so that os.File waits in the runtime's poller, not in a thread each
+	if err := unix.SetNonblock(fd, true); err != nil {
 		_ = unix.Close(fd) // nothing was written to it
 		return nil, err
 	}
@@ -67,8 +69,9 @@ type exitInfo struct {
 }
 
 const (
-	pidfdInfoExit = 1 << 3                                               // PIDFD_INFO_EXIT, Linux 6.15
-	pidfdGetInfo  = 3<<30 | unsafe.Sizeof(exitInfo{})<<16 | 0xFF<<8 | 11 // PIDFD_GET_INFO = _IOWR(0xFF, 11, struct pidfd_info)
+	pidfdInfoExit = 1 << 3 // PIDFD_INFO_EXIT, Linux 6.15
+	// PIDFD_GET_INFO = _IOWR(0xFF, 11, struct pidfd_info)
+	pidfdGetInfo = 3<<30 | unsafe.Sizeof(exitInfo{})<<16 | 0xFF<<8 | 11
 )
 
 // exitStatus asks the kernel how a process ended that has been reaped already; only Linux 6.15 and later know.

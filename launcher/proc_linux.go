@@ -24,11 +24,12 @@ type process struct {
 	status             unix.WaitStatus // as its parent will get it from wait; only in a zombie
 }
 
-// ended tells whether it only waits to be reaped ('Z') or is being removed ('X'). While other threads of it are still dying, the
-// first thread's state is Z already: then it holds its memory, also that of the GPU, and cannot be reaped.
+// ended tells whether it only waits to be reaped ('Z') or is being removed ('X'). While other threads of it are still
+// dying, the first thread's state is Z already: then it holds its memory, also that of the GPU, and cannot be reaped.
 func (p process) ended() bool { return p.state == 'Z' && p.threads <= 1 || p.state == 'X' }
 
-// dying tells whether its first thread has begun to end. Before that, what another thread of it leaves behind goes to this one.
+// dying tells whether its first thread has begun to end. Before that, what another thread of it leaves behind goes to
+// this one.
 func (p process) dying() bool {
 	const exiting = 0x4 // PF_EXITING of include/linux/sched.h, the same in all versions
 	return p.state == 'Z' || p.state == 'X' || p.flags&exiting != 0
@@ -59,8 +60,8 @@ func readProcess(pid int) (process, bool) {
 	return parseStat(text)
 }
 
-// parseStat takes one line of /proc/<pid>/stat apart. The name stands in parentheses and may hold anything, also parentheses
-// and spaces; whatever follows the last one is separated by spaces. Kernels add fields at the end only.
+// parseStat takes one line of /proc/<pid>/stat apart. The name stands in parentheses and may hold anything, also
+// parentheses and spaces; whatever follows the last one is separated by spaces. Kernels add fields at the end only.
 func parseStat(line []byte) (process, bool) {
 	const firstField, flags, threads, startTime, exitCode = 3, 9, 20, 22, 52 // numbers of proc_pid_stat(5)
 	open, end := bytes.IndexByte(line, '('), bytes.LastIndexByte(line, ')')
@@ -92,8 +93,8 @@ func parseStat(line []byte) (process, bool) {
 	return p, valid
 }
 
-// readProc reads a file of /proc. These are read whole, never wait, and are read often: hence without the detour through
-// os.File, which costs twice as many system calls.
+// readProc reads a file of /proc. These are read whole, never wait, and are read often: hence without the detour
+// through os.File, which costs twice as many system calls.
 func readProc(path string) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -128,8 +129,8 @@ func newTree() tree {
 	return tree{scan: err != nil}
 }
 
-// children returns the pids of a process's children, zombies too. The kernel lists them by the thread that started them. One may
-// be missed while another is being reaped at the same moment; who must not miss any looks twice.
+// children returns the pids of a process's children, zombies too. The kernel lists them by the thread that started
+// them. One may be missed while another is being reaped at the same moment; who must not miss any looks twice.
 func (t tree) children(pid int) []int {
 	if t.scan {
 		return scanChildren(pid)

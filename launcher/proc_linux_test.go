@@ -9,22 +9,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stat is a line of /proc/<pid>/stat with the given name: pid 12, state Z, parent 7, group 5, session 3, started at 4242 ticks,
-// killed by SIGKILL, with flags 4. 52 fields, numbered as in proc_pid_stat(5).
+// stat is a line of /proc/<pid>/stat with the given name: pid 12, state Z, parent 7, group 5, session 3, started at
+// 4242 ticks, killed by SIGKILL, with flags 4. 52 fields, numbered as in proc_pid_stat(5).
 func stat(name string) string {
-	return "12 (" + name + ") Z 7 5 3 0 -1 4 0 0 0 0 1 2 3 4 20 0 1 0 4242 0 0 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 9\n"
+	return "12 (" + name + ") Z 7 5 3 0 -1 4 0 0 0 0 1 2 3 4 20 0 1 0 4242 0 0 18446744073709551615 0 0 0 0 0 0 0 0 " +
+		"0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 9\n"
 }
 
 func TestParseStat(t *testing.T) {
 	for _, name := range []string{"python", "a b", "x) R 1 2 3 (", ")", "", "\xff\n"} {
 		got, ok := parseStat([]byte(stat(name)))
-		want := process{pid: 12, parent: 7, group: 5, session: 3, name: name, state: 'Z', flags: 4, threads: 1, start: 4242, status: 9}
+		want := process{pid: 12, parent: 7, group: 5, session: 3, name: name, state: 'Z', flags: 4, threads: 1,
+			start: 4242, status: 9}
 		if !ok || got != want {
 			t.Errorf("%q: %+v %v", name, got, ok)
 		}
 	}
 	whole := stat("python")
-	for _, line := range []string{"", "12", "12 (x", ") 12 (", "12 () ", whole[:len(whole)-4], strings.Replace(whole, " 7 ", " seven ", 1)} {
+	for _, line := range []string{"", "12", "12 (x", ") 12 (", "12 () ", whole[:len(whole)-4],
+		strings.Replace(whole, " 7 ", " seven ", 1)} {
 		if got, ok := parseStat([]byte(line)); ok {
 			t.Errorf("%q: %+v", line, got)
 		}
@@ -67,7 +70,8 @@ func FuzzParseStat(f *testing.F) {
 	})
 }
 
-// TestTree finds descendants that left their session and ones whose parent has died, with and without the kernel's lists of children.
+// TestTree finds descendants that left their session and ones whose parent has died, with and without the kernel's
+// lists of children.
 func TestTree(t *testing.T) {
 	script := "(setsid sleep 1001 &); sleep 1002 & setsid bash -c 'sleep 1003 & wait' & wait"
 	p, err := Start(Command{Argv: []string{"bash", "-c", script}, Env: os.Environ()}, Options{})

@@ -34,8 +34,8 @@ type Process struct {
 	err  error
 }
 
-// Start starts a command and looks after it until Wait returns. The error is ErrNotFound, ErrNotExecutable, or what kept the system
-// from starting it; then nothing runs and the terminal is as before.
+// Start starts a command and looks after it until Wait returns. The error is ErrNotFound, ErrNotExecutable, or what
+// kept the system from starting it; then nothing runs and the terminal is as before.
 func Start(c Command, o Options) (*Process, error) {
 	file, err := find(c)
 	if err != nil {
@@ -66,7 +66,8 @@ func Start(c Command, o Options) (*Process, error) {
 	}
 	if o.DieWithUs && o.Guard != nil {
 		if p.guard, err = startGuard(o.Guard, cmp.Or(o.KillAfter, o.Grace)); err != nil {
-			p.err = errors.Join(p.err, fmt.Errorf("start the guard, which ends the command when oomguard is killed; it gets SIGTERM then: %w", err))
+			p.err = errors.Join(p.err, fmt.Errorf("start the guard, which ends the command when oomguard is killed; "+
+				"it gets SIGTERM then: %w", err))
 		}
 	}
 	p.exit.Started = time.Now()
@@ -82,7 +83,8 @@ func Start(c Command, o Options) (*Process, error) {
 	}
 	child, ok := readProcess(p.pid)
 	if !ok { // it cannot be gone: nobody but us reaps it
-		p.err = errors.Join(p.err, errors.New("read /proc: it is not mounted or hidden; ranks and orphans of the command cannot be found"))
+		p.err = errors.Join(p.err, errors.New("read /proc: it is not mounted or hidden; ranks and orphans of the "+
+			"command cannot be found"))
 	}
 	p.start = child.start
 	p.guard.watch(child)
@@ -115,15 +117,15 @@ func (p *Process) catch() (stop func()) {
 // Ranks returns the training processes seen so far, by attempt and rank. EndedAt is zero for those that run.
 func (p *Process) Ranks() []RankExit { return p.ranks.exits() }
 
-// Wait waits until the command and the ranks it may have left behind have ended. An error says that part of our own accounting
-// failed, for instance that orphans could not be found; Exit holds what is known in any case.
+// Wait waits until the command and the ranks it may have left behind have ended. An error says that part of our own
+// accounting failed, for instance that orphans could not be found; Exit holds what is known in any case.
 func (p *Process) Wait() (Exit, error) {
 	<-p.done
 	return p.exit, p.err
 }
 
-// supervise is the only place that waits for children and sends them signals, so that a pid cannot be reaped, and be used
-// again by somebody else, just before a signal is sent to it.
+// supervise is the only place that waits for children and sends them signals, so that a pid cannot be reaped, and be
+// used again by somebody else, just before a signal is sent to it.
 func (p *Process) supervise() {
 	look := time.NewTimer(0)
 	defer look.Stop()
@@ -144,7 +146,8 @@ func (p *Process) supervise() {
 		}
 	}
 	if p.term != nil {
-		p.exit.Interrupted = p.exit.Signal == unix.SIGINT && p.term.foreground() == p.pid && !slices.Contains(p.exit.Forwarded, "SIGINT")
+		p.exit.Interrupted = p.exit.Signal == unix.SIGINT && p.term.foreground() == p.pid &&
+			!slices.Contains(p.exit.Forwarded, "SIGINT")
 		p.term.take() // now, so that Ctrl-C reaches us while we end what is left
 	}
 	p.exit.Survivors = p.sweep()
@@ -154,9 +157,10 @@ func (p *Process) supervise() {
 	p.exit.Ranks = withErrors(p.ranks.exits())
 }
 
-// news reaps orphans and tells whether the command has ended. The orphans of its lifetime are noted: such a process has gone its own
-// way, or its launcher has died. Those listed before the command is found alive came before its end; one that is dying may have left us its
-// children already, though its end cannot be waited for before its last thread has gone.
+// news reaps orphans and tells whether the command has ended. The orphans of its lifetime are noted: such a process has
+// gone its own way, or its launcher has died. Those listed before the command is found alive came before its end; one
+// that is dying may have left us its children already, though its end cannot be waited for before its last thread has
+// gone.
 func (p *Process) news() (ended bool) {
 	orphans := p.reap()
 	if p.collect() {
@@ -180,7 +184,8 @@ func (p *Process) collect() bool {
 		case err == unix.EINTR:
 		case err != nil:
 			p.exit.Ended, p.exit.Code = time.Now(), statusUnknown
-			p.err = errors.Join(p.err, fmt.Errorf("learn how the command ended: %w; another part of oomguard has waited for pid %d", err, p.pid))
+			p.err = errors.Join(p.err, fmt.Errorf("learn how the command ended: %w; another part of oomguard has "+
+				"waited for pid %d", err, p.pid))
 			return true
 		case pid == 0:
 			return false
@@ -193,7 +198,8 @@ func (p *Process) collect() bool {
 	}
 }
 
-// statusUnknown is handed on when the command's own status was lost: 125, "the wrapper itself failed" to env(1) and timeout(1).
+// statusUnknown is handed on when the command's own status was lost: 125, "the wrapper itself failed" to env(1) and
+// timeout(1).
 const statusUnknown = 125
 
 func (p *Process) ended(status unix.WaitStatus) {
@@ -203,11 +209,12 @@ func (p *Process) ended(status unix.WaitStatus) {
 		p.exit.Signal = status.Signal()
 		p.exit.Code = 128 + int(p.exit.Signal) // as shells do
 	}
-	p.ranks.reaped(process{pid: p.pid, start: p.start}, status) // without a launcher between, the command is a rank itself
+	// without a launcher between, the command is a rank itself
+	p.ranks.reaped(process{pid: p.pid, start: p.start}, status)
 }
 
-// handle does what a signal to us asks for. Stopping and continuing is for the whole group, as the terminal would do it;
-// everything else is for the command's process alone.
+// handle does what a signal to us asks for. Stopping and continuing is for the whole group, as the terminal would do
+// it; everything else is for the command's process alone.
 func (p *Process) handle(s os.Signal) {
 	switch s {
 	case unix.SIGCONT: // the shell's fg or bg
@@ -240,8 +247,8 @@ func (p *Process) send(to int, s unix.Signal) {
 	}
 }
 
-// stopped reacts to the command having been stopped: we stop too, so that the shell whose job we are notices. It will continue us,
-// and then handle continues the command.
+// stopped reacts to the command having been stopped: we stop too, so that the shell whose job we are notices. It will
+// continue us, and then handle continues the command.
 func (p *Process) stopped(by unix.Signal) {
 	if p.term == nil {
 		return // nobody's job: whoever stopped the command will continue it

@@ -47,15 +47,16 @@ func TestExitCodes(t *testing.T) {
 					t.Errorf("started %v, ended %v", exit.Started, exit.Ended)
 				}
 				if len(exit.Ranks)+len(exit.Survivors)+len(exit.Forwarded) > 0 {
-					t.Errorf("ranks %v, survivors %v, signals %v of a plain command", exit.Ranks, exit.Survivors, exit.Forwarded)
+					t.Errorf("ranks %v, survivors %v, signals %v of a plain command", exit.Ranks, exit.Survivors,
+						exit.Forwarded)
 				}
 			}
 		})
 	}
 }
 
-// TestSignalsOnce sends each signal to the supervisor alone and to its whole process group, as timeout(1) and terminals do. A second
-// signal after it closes the window in which a duplicate could come.
+// TestSignalsOnce sends each signal to the supervisor alone and to its whole process group, as timeout(1) and terminals
+// do. A second signal after it closes the window in which a duplicate could come.
 func TestSignalsOnce(t *testing.T) {
 	for _, sig := range handedOn() {
 		if sig > firstRealTime+1 {
@@ -142,7 +143,8 @@ func TestDispositions(t *testing.T) {
 				t.Errorf("without us\n%swith us\n%s", want, got)
 			}
 			lastDigit := got[len(got)-2]
-			if hup := (lastDigit-'0')%2 == 1; hup != strings.Contains(trap, "HUP") { // SIGHUP is signal 1, the lowest bit
+			// SIGHUP is signal 1, the lowest bit
+			if hup := (lastDigit-'0')%2 == 1; hup != strings.Contains(trap, "HUP") {
 				t.Errorf("SIGHUP ignored: %v\n%s", hup, got)
 			}
 		})
@@ -240,7 +242,8 @@ func TestSupervisorKilled(t *testing.T) {
 
 // TestZombies: whoever dies among our adopted children is reaped while the command runs.
 func TestZombies(t *testing.T) {
-	s := supervise(t, []string{"bash", "-c", `(setsid bash -c 'echo orphan $$ >$EVENTS; read x <$0' $0 &); read x <$0`, fifo(t)})
+	s := supervise(t, []string{"bash", "-c", `(setsid bash -c 'echo orphan $$ >$EVENTS; read x <$0' $0 &); read x <$0`,
+		fifo(t)})
 	orphan := s.pid("orphan")
 	s.eventually("the orphan came to the supervisor", func() bool {
 		p, ok := readProcess(orphan)
@@ -291,7 +294,8 @@ func TestOwnHelpers(t *testing.T) {
 	if err := helper.Process.Kill(); err != nil {
 		t.Errorf("the helper was not left alone: %v", err)
 	}
-	if _ = helper.Wait(); helper.ProcessState == nil || helper.ProcessState.Sys().(syscall.WaitStatus).Signal() != unix.SIGKILL {
+	if _ = helper.Wait(); helper.ProcessState == nil ||
+		helper.ProcessState.Sys().(syscall.WaitStatus).Signal() != unix.SIGKILL {
 		t.Errorf("the helper's status: %v", helper.ProcessState)
 	}
 }
@@ -310,7 +314,8 @@ func silent(t *testing.T) *os.File {
 
 // TestStolenStatus: if another part of the program waits for all children, that is said, not guessed over.
 func TestStolenStatus(t *testing.T) {
-	p, err := Start(Command{Argv: []string{"bash", "-c", "read x; exit 3"}, Env: os.Environ(), Stdin: silent(t)}, Options{})
+	p, err := Start(Command{Argv: []string{"bash", "-c", "read x; exit 3"}, Env: os.Environ(), Stdin: silent(t)},
+		Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,8 @@ type Process struct {
 	options Options
 }
 
-// Start starts a command. The error is ErrNotFound, ErrNotExecutable, or what kept the system from starting it. The command stays
-// in our process group, so that the terminal's keys reach it.
+// Start starts a command. The error is ErrNotFound, ErrNotExecutable, or what kept the system from starting it. The
+// command stays in our process group, so that the terminal's keys reach it.
 func Start(c Command, o Options) (*Process, error) {
 	if len(c.Argv) == 0 {
 		return nil, ErrNotFound
@@ -101,8 +101,8 @@ func (p *Process) Wait() (Exit, error) {
 	}
 }
 
-// fromTerminal tells whether a signal comes from a key, so that the command got it too, being in our process group. That it might
-// have been sent to us alone by kill(1) is not seen here.
+// fromTerminal tells whether a signal comes from a key, so that the command got it too, being in our process group.
+// That it might have been sent to us alone by kill(1) is not seen here.
 func fromTerminal(s os.Signal) bool {
 	if s != syscall.SIGINT && s != syscall.SIGQUIT && s != syscall.SIGWINCH {
 		return false

@@ -12,17 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How often the watcher looks for ranks. While there are none, it looks often, so that a script that dies at once (a syntax
-// error ends Python after 20 ms, and torchrun polls its workers every 100 ms) is mostly still seen. It spends at most a 400th of
-// the time looking. Measured on two slow cores, all that the launcher does: 0.7 % of one core without ranks, 0.2 % with them.
+// How often the watcher looks for ranks. While there are none, it looks often, so that a script that dies at once (a
+// syntax error ends Python after 20 ms, and torchrun polls its workers every 100 ms) is mostly still seen. It spends at
+// most a 400th of the time looking. Measured on two slow cores, all that the launcher does: 0.7 % of one core without
+// ranks, 0.2 % with them.
 const (
 	lookOften   = 25 * time.Millisecond
 	lookSeldom  = 250 * time.Millisecond
 	lookAtMost  = 2 * time.Second
 	lookingCost = 400
 
-	// Launchers start ranks one after the other: while new ones keep coming it is looked for more whatever that costs, a few percent of a
-	// core for two seconds. Our own choice.
+	// Launchers start ranks one after the other: while new ones keep coming it is looked for more whatever that costs,
+	// a few percent of a core for two seconds. Our own choice.
 	lookForMore = 100 * time.Millisecond
 	moreWithin  = 2 * time.Second
 )
@@ -46,8 +47,8 @@ type rank struct {
 	byLauncher bool // see identity
 }
 
-// rankWatch finds the training processes below the command and learns how each one ends. torchrun itself only tells that some rank
-// failed: its own status is nearly always 1.
+// rankWatch finds the training processes below the command and learns how each one ends. torchrun itself only tells
+// that some rank failed: its own status is nearly always 1.
 type rankWatch struct {
 	tree tree
 	root int // the command
@@ -99,8 +100,8 @@ func (w *rankWatch) lookBelow(roots []int) (found bool) {
 	return found
 }
 
-// running returns the pids of the ranks that have not ended. Ranks without a handle are looked at here: they can only be caught
-// while they wait to be reaped.
+// running returns the pids of the ranks that have not ended. Ranks without a handle are looked at here: they can only
+// be caught while they wait to be reaped.
 func (w *rankWatch) running() map[int]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,8 +119,8 @@ func (w *rankWatch) running() map[int]bool {
 	return pids
 }
 
-// add takes a process in if it is a rank. What is read while the handle's process runs is about that process, not about a later
-// one with its pid.
+// add takes a process in if it is a rank. What is read while the handle's process runs is about that process, not about
+// a later one with its pid.
 func (w *rankWatch) add(pid int) bool {
 	if _, found := w.identify(pid); !found {
 		return false
@@ -134,10 +135,11 @@ func (w *rankWatch) add(pid int) bool {
 		return false
 	}
 	r := &rank{
-		RankExit: RankExit{PID: pid, Rank: is.rank, LocalRank: is.localRank, Attempt: is.attempt, ErrorFile: is.errorFile},
-		start:    p.start,
-		group:    p.group,
-		handle:   handle,
+		RankExit: RankExit{PID: pid, Rank: is.rank, LocalRank: is.localRank, Attempt: is.attempt,
+			ErrorFile: is.errorFile},
+		start:  p.start,
+		group:  p.group,
+		handle: handle,
 	}
 	r.parent, r.byLauncher = w.starter(p.parent), is.byLauncher
 	w.mu.Lock()
@@ -162,8 +164,8 @@ func (w *rankWatch) await(r *rank) {
 	}
 }
 
-// learn reads how a rank with a handle ended. The zombie tells until its parent reaps it, recent kernels also later. The rank could
-// be seen at all because its environment may be read, and who may read that may read the status.
+// learn reads how a rank with a handle ended. The zombie tells until its parent reaps it, recent kernels also later.
+// The rank could be seen at all because its environment may be read, and who may read that may read the status.
 func (w *rankWatch) learn(r *rank) {
 	var status unix.WaitStatus
 	p, known := readProcess(r.PID)
@@ -221,7 +223,8 @@ func (w *rankWatch) exits() []RankExit {
 // had tells whether a rank with an identity is known that lived after some time.
 func (w *rankWatch) had(is identity, since time.Time) bool {
 	for _, r := range w.exits() {
-		if r.Rank == is.rank && r.LocalRank == is.localRank && r.Attempt == is.attempt && (r.EndedAt.IsZero() || r.EndedAt.After(since)) {
+		if r.Rank == is.rank && r.LocalRank == is.localRank && r.Attempt == is.attempt &&
+			(r.EndedAt.IsZero() || r.EndedAt.After(since)) {
 			return true
 		}
 	}
@@ -238,7 +241,8 @@ func (w *rankWatch) known(p process) *rank {
 	return nil
 }
 
-// regroup notes the process groups that ranks have now: setsid(1) and scripts leave the launcher's when they are ranks already.
+// regroup notes the process groups that ranks have now: setsid(1) and scripts leave the launcher's when they are ranks
+// already.
 func (w *rankWatch) regroup(living []process) {
 	for _, p := range living {
 		if r := w.known(p); r != nil {
@@ -247,7 +251,8 @@ func (w *rankWatch) regroup(living []process) {
 	}
 }
 
-// groups returns the process groups of all ranks seen, also of those that have ended: their DataLoader workers are in them.
+// groups returns the process groups of all ranks seen, also of those that have ended: their DataLoader workers are in
+// them.
 func (w *rankWatch) groups() map[int]bool {
 	groups := map[int]bool{}
 	for _, r := range w.all() {
@@ -290,9 +295,10 @@ func (w *rankWatch) identify(pid int) (identity, bool) {
 	return identity{}, w.single(strings.Split(strings.TrimSuffix(string(arguments), "\x00"), "\x00"))
 }
 
-// readIdentity reads who a process is from the environment that it was started with: torchrun, accelerate and DeepSpeed's
-// launcher set RANK and LOCAL_RANK for each rank, torchrun also the attempt. An outer RANK alone (Kubernetes operators set it for the
-// node) does not make a rank. Beside these only the file for its exception is looked at: an environment may hold secrets.
+// readIdentity reads who a process is from the environment that it was started with: torchrun, accelerate and
+// DeepSpeed's launcher set RANK and LOCAL_RANK for each rank, torchrun also the attempt. An outer RANK alone
+// (Kubernetes operators set it for the node) does not make a rank. Beside these only the file for its exception is
+// looked at: an environment may hold secrets.
 func readIdentity(pid int) (identity, bool) {
 	environment, err := readEnvironment(pid)
 	if err != nil {
@@ -301,7 +307,8 @@ func readIdentity(pid int) (identity, bool) {
 	return parseIdentity(environment)
 }
 
-// readEnvironment is the environment that a process was started with. It is empty while the kernel is putting another program in its place.
+// readEnvironment is the environment that a process was started with. It is empty while the kernel is putting another
+// program in its place.
 func readEnvironment(pid int) ([]byte, error) {
 	return readProc("/proc/" + strconv.Itoa(pid) + "/environ")
 }

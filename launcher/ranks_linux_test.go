@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// agent runs the agent program below a supervisor and waits until all ranks are known; the pids of the ranks are returned.
+// agent runs the agent program below a supervisor and waits until all ranks are known; the pids of the ranks are
+// returned.
 func agent(t *testing.T, ranks []string, setup ...func(*exec.Cmd)) (*supervised, []int) {
 	t.Helper()
 	s := supervise(t, program("agent", ranks...), setup...)
@@ -47,7 +48,8 @@ func TestRankCodes(t *testing.T) {
 
 // TestRankIsCommand: a rank that is started by us directly (srun starts one oomguard a rank).
 func TestRankIsCommand(t *testing.T) {
-	s := supervise(t, program("rank", "exit 5"), func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "RANK=7", "LOCAL_RANK=1") })
+	s := supervise(t, program("rank", "exit 5"),
+		func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "RANK=7", "LOCAL_RANK=1") })
 	pid := s.pid("rank 7 pid")
 	s.hear("seen 1")
 	s.must(unix.Kill(pid, unix.SIGUSR1))
@@ -61,8 +63,8 @@ func TestRankIsCommand(t *testing.T) {
 	}
 }
 
-// TestAgentKilled: ranks that a killed agent leaves behind are ended, with their children, reported and reaped. The one that ignores
-// SIGTERM gets the grace.
+// TestAgentKilled: ranks that a killed agent leaves behind are ended, with their children, reported and reaped. The one
+// that ignores SIGTERM gets the grace.
 func TestAgentKilled(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -73,10 +75,13 @@ func TestAgentKilled(t *testing.T) {
 		child   string // what was done with rank 0's; "": it has none
 		signal  bool   // tell the supervisor to end when only those are left that do not obey
 	}{
-		{"they end", []string{"parent", "exit 3"}, long, []string{Terminated, Terminated}, []int{-15, -15}, Terminated, false},
+		{"they end", []string{"parent", "exit 3"}, long, []string{Terminated, Terminated}, []int{-15, -15}, Terminated,
+			false},
 		{"the grace is over", []string{"stubborn"}, short, []string{Killed}, []int{-9}, "", false},
-		{"somebody is impatient", []string{"parent", "stubborn"}, long, []string{Terminated, Killed}, []int{-15, -9}, Terminated, true},
-		{"the child of one is stubborn", []string{"parent of a stubborn one"}, long, []string{Terminated}, []int{-15}, Killed, true},
+		{"somebody is impatient", []string{"parent", "stubborn"}, long, []string{Terminated, Killed}, []int{-15, -9},
+			Terminated, true},
+		{"the child of one is stubborn", []string{"parent of a stubborn one"}, long, []string{Terminated}, []int{-15},
+			Killed, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -94,7 +99,8 @@ func TestAgentKilled(t *testing.T) {
 			s.hear(fmt.Sprint("left behind ", len(pids)))
 			if test.signal {
 				for pid, survivor := range want {
-					s.eventually("who obeys is gone", func() bool { return survivor.Action == Killed || unix.Kill(pid, 0) != nil })
+					s.eventually("who obeys is gone",
+						func() bool { return survivor.Action == Killed || unix.Kill(pid, 0) != nil })
 				}
 				s.signal(unix.SIGTERM)
 			}
@@ -147,10 +153,12 @@ func TestRankStopsLater(t *testing.T) {
 	}
 }
 
-// TestCommandGivesUp: a command that exits while its ranks run has given up on them (torchrun does after a third signal).
+// TestCommandGivesUp: a command that exits while its ranks run has given up on them (torchrun does after a third
+// signal).
 func TestCommandGivesUp(t *testing.T) {
 	gate := fifo(t)
-	s := supervise(t, append([]string{"bash", "-c", `RANK=0 LOCAL_RANK=0 setsid "$@" & read x <$0; exit 9`, gate}, program("rank", "exit 1")...), long)
+	s := supervise(t, append([]string{"bash", "-c", `RANK=0 LOCAL_RANK=0 setsid "$@" & read x <$0; exit 9`, gate},
+		program("rank", "exit 1")...), long)
 	pid := s.pid("rank 0 pid")
 	s.hear("seen 1")
 	s.must(os.WriteFile(gate, []byte("go\n"), 0))
@@ -172,7 +180,8 @@ func TestLeftByRank(t *testing.T) {
 	s.eventually("the upload runs", func() bool { p, _ := readProcess(upload); return p.name == "sleep" })
 	s.must(os.WriteFile(gate, []byte("go\n"), 0))
 	status, exit := s.wait()
-	if want := (Survivor{upload, "sleep", -1, LeftAlone}); status != 4 || len(exit.Survivors) != 1 || exit.Survivors[0] != want {
+	if want := (Survivor{upload, "sleep", -1, LeftAlone}); status != 4 || len(exit.Survivors) != 1 ||
+		exit.Survivors[0] != want {
 		t.Errorf("status %d, survivors %+v, want %+v", status, exit.Survivors, want)
 	}
 	if err := unix.Kill(upload, 0); err != nil {
@@ -181,8 +190,8 @@ func TestLeftByRank(t *testing.T) {
 	s.heardOnly()
 }
 
-// TestDaemonLeftAlone: neither a plain daemon nor one that a rank has started, and that left the rank's tree before the end, is
-// touched; both are reported.
+// TestDaemonLeftAlone: neither a plain daemon nor one that a rank has started, and that left the rank's tree before the
+// end, is touched; both are reported.
 func TestDaemonLeftAlone(t *testing.T) {
 	for name, end := range map[string]string{"exits": "exit 3", "is killed": "kill -KILL $$"} {
 		t.Run(name, func(t *testing.T) {
@@ -209,7 +218,8 @@ func TestDaemonLeftAlone(t *testing.T) {
 				t.Fatalf("survivors %+v", exit.Survivors)
 			}
 			for _, survivor := range exit.Survivors {
-				if survivor.Action != LeftAlone || survivor.Name != "sleep" || survivor.Rank != -1 || !slices.Contains(daemons, survivor.PID) {
+				if survivor.Action != LeftAlone || survivor.Name != "sleep" || survivor.Rank != -1 ||
+					!slices.Contains(daemons, survivor.PID) {
 					t.Errorf("survivor %+v", survivor)
 				}
 				if err := unix.Kill(survivor.PID, 0); err != nil {
@@ -222,7 +232,8 @@ func TestDaemonLeftAlone(t *testing.T) {
 
 // TestWithoutHandles: where pidfds are not to be had, a rank is still caught while its parent has not reaped it.
 func TestWithoutHandles(t *testing.T) {
-	s := prepare(t, program("rank", "exit 6"), func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "RANK=2", "LOCAL_RANK=0") })
+	s := prepare(t, program("rank", "exit 6"),
+		func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "RANK=2", "LOCAL_RANK=0") })
 	s.start()
 	pid := s.pid("rank 2 pid")
 	p, _ := readProcess(pid)
@@ -246,8 +257,8 @@ func TestWithoutHandles(t *testing.T) {
 	w.close()
 }
 
-// TestReapedAtOnce: an agent that reaps its rank before anybody can look at the zombie. Recent kernels tell anyhow; on others it is
-// unknown, and said to be.
+// TestReapedAtOnce: an agent that reaps its rank before anybody can look at the zombie. Recent kernels tell anyhow; on
+// others it is unknown, and said to be.
 func TestReapedAtOnce(t *testing.T) {
 	cmd := exec.Command("bash", "-c", "read x; exit 8")
 	cmd.Stdin = silent(t)
@@ -290,10 +301,13 @@ func TestParseIdentity(t *testing.T) {
 		want        identity
 		ok          bool
 	}{
-		{"RANK=3\x00LOCAL_RANK=1\x00TORCHELASTIC_RESTART_COUNT=2\x00", identity{rank: 3, localRank: 1, attempt: 2}, true},
+		{"RANK=3\x00LOCAL_RANK=1\x00TORCHELASTIC_RESTART_COUNT=2\x00", identity{rank: 3, localRank: 1, attempt: 2},
+			true},
 		{"RANK=0\x00LOCAL_RANK=0\x00TORCHELASTIC_ERROR_FILE=/tmp/e.json\x00", identity{errorFile: "/tmp/e.json"}, true},
-		{"A=b\x00LOCAL_RANK=0\x00X\x00RANK=0\x00", identity{rank: 0, localRank: 0, attempt: 0}, true}, // DeepSpeed's launcher: no attempt
-		{"RANK=3\x00WORLD_SIZE=8\x00", identity{rank: 3, localRank: -1, attempt: 0}, false},           // a node's rank, set by a Kubernetes operator
+		// DeepSpeed's launcher: no attempt
+		{"A=b\x00LOCAL_RANK=0\x00X\x00RANK=0\x00", identity{rank: 0, localRank: 0, attempt: 0}, true},
+		// a node's rank, set by a Kubernetes operator
+		{"RANK=3\x00WORLD_SIZE=8\x00", identity{rank: 3, localRank: -1, attempt: 0}, false},
 		{"LOCAL_RANK=3\x00", identity{rank: -1, localRank: 3, attempt: 0}, false},
 		{"RANK=\x00LOCAL_RANK=\x00", identity{rank: -1, localRank: -1, attempt: 0}, false},
 		{"RANK=-1\x00LOCAL_RANK=-1\x00", identity{rank: -1, localRank: -1, attempt: 0}, false},
@@ -318,7 +332,8 @@ func FuzzParseIdentity(f *testing.F) {
 	})
 }
 
-// BenchmarkLook is what looking for ranks costs in a tree of nine processes, BenchmarkTree and BenchmarkOwns what accounting does.
+// BenchmarkLook is what looking for ranks costs in a tree of nine processes, BenchmarkTree and BenchmarkOwns what
+// accounting does.
 func BenchmarkLook(b *testing.B) {
 	p, _ := forest(b)
 	for b.Loop() {
@@ -345,7 +360,8 @@ func BenchmarkOwns(b *testing.B) {
 // forest is a command with eight children, and one of these.
 func forest(b *testing.B) (*Process, int) {
 	b.Helper()
-	p, err := Start(Command{Argv: []string{"bash", "-c", strings.Repeat("sleep 1000 & ", 8) + "wait"}, Env: os.Environ()}, Options{})
+	p, err := Start(Command{Argv: []string{"bash", "-c", strings.Repeat("sleep 1000 & ", 8) + "wait"},
+		Env: os.Environ()}, Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

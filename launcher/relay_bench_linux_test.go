@@ -15,8 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkRelay sets a command that floods a pipe, beside the same with a relay between, in turns: as fast as it can, at 1 GB/s, and line
-// by line. What counts is what the command itself measured: a loss below zero means that it was faster with the relay's larger pipe.
+// BenchmarkRelay sets a command that floods a pipe, beside the same with a relay between, in turns: as fast as it can,
+// at 1 GB/s, and line by line. What counts is what the command itself measured: a loss below zero means that it was
+// faster with the relay's larger pipe.
 func BenchmarkRelay(b *testing.B) {
 	for _, c := range []struct {
 		name              string
@@ -77,8 +78,8 @@ func flood(b *testing.B, relayed bool, what ...string) time.Duration {
 	return took
 }
 
-// writerProgram writes lines: how many bytes, in pieces of how many (at least a line), at how many MB/s (0: at full speed). It tells on
-// stderr how long it took.
+// writerProgram writes lines: how many bytes, in pieces of how many (at least a line), at how many MB/s (0: at full
+// speed). It tells on stderr how long it took.
 func writerProgram(args []string) int {
 	var numbers [3]int
 	for i := range numbers {

@@ -16,15 +16,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Relay takes a copy of what the command writes to a pipe, for a post-mortem. A terminal and a regular file are handed to the command as
-// they are: the one must stay a terminal, the other can be read afterwards.
+// A Relay takes a copy of what the command writes to a pipe, for a post-mortem. A terminal and a regular file are
+// handed to the command as they are: the one must stay a terminal, the other can be read afterwards.
 //
-// The command writes into a pipe of ours, and a process of its own moves the bytes on: with tee(2) into the copy and with splice(2) to
-// where they were meant to go. So bytes leave the pipe only as they arrive at their end, and nothing is lost when one of the two dies:
-// when oomguard is killed, the relay goes on until the last writer has closed the pipe; when the relay is killed, oomguard, which holds the
-// pipe open too, starts another one that continues with the next byte. A relay that is stopped is continued, by oomguard or, when that
-// dies meanwhile, by the kernel. Killing both at the same moment breaks the pipe; the relay has a name of its own, so that killing every
-// process called oomguard does not.
+// The command writes into a pipe of ours, and a process of its own moves the bytes on: with tee(2) into the copy and
+// with splice(2) to where they were meant to go. So bytes leave the pipe only as they arrive at their end, and nothing
+// is lost when one of the two dies: when oomguard is killed, the relay goes on until the last writer has closed the
+// pipe; when the relay is killed, oomguard, which holds the pipe open too, starts another one that continues with the
+// next byte. A relay that is stopped is continued, by oomguard or, when that dies meanwhile, by the kernel. Killing
+// both at the same moment breaks the pipe; the relay has a name of its own, so that killing every process called
+// oomguard does not.
 type Relay struct {
 	// Stdout and Stderr are what the command is to be given: our pipe, or the stream as it was.
 	Stdout, Stderr *os.File
@@ -51,18 +52,20 @@ const RelayName = "output-relay"
 const (
 	// maxRelays is how often a relay that dies is replaced; then oomguard relays itself.
 	maxRelays = 3
-	// readerGone + i is the status of a relay whose stream i has no reader any more. The command must get the SIGPIPE that is meant for
-	// it, so our end of that pipe is closed too, and another relay goes on with the others.
+	// readerGone + i is the status of a relay whose stream i has no reader any more. The command must get the SIGPIPE
+	// that is meant for it, so our end of that pipe is closed too, and another relay goes on with the others.
 	readerGone = 32
 	firstFD    = 3 // where a relay finds its files: read, to, read, to, ...
 )
 
-// StartRelay prepares the streams of a command. argv starts this program as a relay: it calls ServeRelay with the number of streams and
-// the name of the file for the copy, which StartRelay adds as the last words; its working directory is that file's folder. Where no relay
-// is needed or none can be had, the streams are as they were; the error then says why there is no copy, and the command can be started
-// all the same. A nil file is no stream of ours: the command gets it as it is.
+// StartRelay prepares the streams of a command. argv starts this program as a relay: it calls ServeRelay with the
+// number of streams and the name of the file for the copy, which StartRelay adds as the last words; its working
+// directory is that file's folder. Where no relay is needed or none can be had, the streams are as they were; the error
+// then says why there is no copy, and the command can be started all the same. A nil file is no stream of ours: the
+// command gets it as it is.
 func StartRelay(argv []string, copyTo string, stdout, stderr *os.File) (*Relay, error) {
-	r := &Relay{Stdout: stdout, Stderr: stderr, stdout: stdout, stderr: stderr, argv: argv, copyTo: copyTo, done: make(chan struct{})}
+	r := &Relay{Stdout: stdout, Stderr: stderr, stdout: stdout, stderr: stderr, argv: argv, copyTo: copyTo,
+		done: make(chan struct{})}
 	var err error
 	if IsPipe(stdout) {
 		r.Stdout, err = r.add(stdout)
@@ -120,7 +123,8 @@ func (r *Relay) add(to *os.File) (*os.File, error) {
 	return r.give(s.write, to)
 }
 
-// alike is stderr where it leads to the same pipe as stdout: one pipe for both, so that the order of their bytes is kept.
+// alike is stderr where it leads to the same pipe as stdout: one pipe for both, so that the order of their bytes is
+// kept.
 func (r *Relay) alike(stderr *os.File) (*os.File, error) {
 	first := r.streams[0]
 	one, err := opened(first.to)
@@ -133,7 +137,8 @@ func (r *Relay) alike(stderr *os.File) (*os.File, error) {
 	return r.give(first.write, stderr)
 }
 
-// opened is how a stream was opened, as far as a command may notice: for appending, not to wait, for reading too (cmd <> pipe).
+// opened is how a stream was opened, as far as a command may notice: for appending, not to wait, for reading too (cmd
+// <> pipe).
 func opened(stream *os.File) (int, error) {
 	fds, err := numbers(stream)
 	if err != nil {
@@ -194,10 +199,12 @@ func (r *Relay) process() (pid int, err error) {
 		return 0, err
 	}
 	// Not even its arguments name us (pkill -f). It needs nothing of the environment.
-	argv := slices.Concat([]string{RelayName}, r.argv[1:], []string{strconv.Itoa(len(streams)), filepath.Base(r.copyTo)})
+	argv := slices.Concat([]string{RelayName}, r.argv[1:],
+		[]string{strconv.Itoa(len(streams)), filepath.Base(r.copyTo)})
 	pid, err = syscall.ForkExec(r.argv[0], argv, &syscall.ProcAttr{
 		Dir: filepath.Dir(r.copyTo), Env: []string{}, Files: fds,
-		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGCONT}, // should it be stopped when we, who would continue it, die
+		// should it be stopped when we, who would continue it, die
+		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGCONT},
 	})
 	runtime.KeepAlive(streams)
 	if err == nil {
@@ -231,8 +238,8 @@ func (r *Relay) keep(pid int) {
 	}
 }
 
-// outcome waits for a relay's end and returns its exit status, -1 when it was killed. One that somebody stops is continued: it would hold
-// up the command.
+// outcome waits for a relay's end and returns its exit status, -1 when it was killed. One that somebody stops is
+// continued: it would hold up the command.
 func outcome(pid int) (code int, err error) {
 	for {
 		var status unix.WaitStatus
@@ -295,7 +302,8 @@ func (r *Relay) Started() {
 	}
 }
 
-// letGo gives up our stdout, which we do not need ourselves, when the last writer of the command has closed its: its reader waits for the end.
+// letGo gives up our stdout, which we do not need ourselves, when the last writer of the command has closed its: its
+// reader waits for the end.
 func (r *Relay) letGo(s stream) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -326,10 +334,11 @@ func (s stream) over() (over bool, err error) {
 	return over, err
 }
 
-// Finish waits until all that was written has arrived, however slow its reader is, as the command itself would wait if it wrote there: until
-// the last writer has closed the stream, or, when somebody the command has left behind keeps it open, until the pipes are empty. Where we are
-// process 1 of a container, or the last process of a job, the relay would end with us. A signal that asks us to end ends the wait, and is
-// returned; so does the limit, where that is above zero. A relay that still has work lives on without us, where that is possible.
+// Finish waits until all that was written has arrived, however slow its reader is, as the command itself would wait if
+// it wrote there: until the last writer has closed the stream, or, when somebody the command has left behind keeps it
+// open, until the pipes are empty. Where we are process 1 of a container, or the last process of a job, the relay would
+// end with us. A signal that asks us to end ends the wait, and is returned; so does the limit, where that is above
+// zero. A relay that still has work lives on without us, where that is possible.
 func (r *Relay) Finish(limit time.Duration) (by os.Signal) {
 	if len(r.open()) == 0 {
 		return nil

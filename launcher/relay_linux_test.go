@@ -115,7 +115,8 @@ func (w wire) all(t *testing.T, cmd *exec.Cmd) []byte {
 	}
 }
 
-// TestRelayKeepsBytesAndOrder: what arrives is what was written, in its order across stdout and stderr, and the copy is its end.
+// TestRelayKeepsBytesAndOrder: what arrives is what was written, in its order across stdout and stderr, and the copy is
+// its end.
 func TestRelayKeepsBytesAndOrder(t *testing.T) {
 	w := newWire(t)
 	if w.relay.Stdout != w.relay.Stderr {
@@ -183,7 +184,8 @@ func TestWindow(t *testing.T) {
 	w.close()
 	first, rest, _ := strings.Cut(strings.TrimPrefix(ReadTail(log), "\n"), "\n")
 	kept := len(rest)
-	if first != fmt.Sprintf("[oomguard: %d bytes of output are left out here]", size-kept) || kept < w.capacity/4 || kept > w.capacity {
+	if first != fmt.Sprintf("[oomguard: %d bytes of output are left out here]", size-kept) || kept < w.capacity/4 ||
+		kept > w.capacity {
 		t.Errorf("%q, then %d bytes", first, kept)
 	}
 	if last := byte('a' + (size/piece-1)%26); rest[kept-1] != last {
@@ -245,7 +247,8 @@ func TestReaderGoes(t *testing.T) {
 	}
 }
 
-// TestReaderGoesQuietly: the reader has gone while the command did not write; already its next write is one too many, as without a relay.
+// TestReaderGoesQuietly: the reader has gone while the command did not write; already its next write is one too many,
+// as without a relay.
 func TestReaderGoesQuietly(t *testing.T) {
 	w := newWire(t)
 	gate := fifo(t)
@@ -358,7 +361,8 @@ func TestRelayHasItsOwnName(t *testing.T) {
 		p, ok = readProcess(w.relay.PID())
 	}
 	line, err := readProc(fmt.Sprintf("/proc/%d/cmdline", w.relay.PID()))
-	if !ok || err != nil || !bytes.HasPrefix(line, []byte(RelayName+"\x00")) || bytes.Contains(line, []byte(filepath.Dir(w.log))) {
+	if !ok || err != nil || !bytes.HasPrefix(line, []byte(RelayName+"\x00")) ||
+		bytes.Contains(line, []byte(filepath.Dir(w.log))) {
 		t.Errorf("its command line is %q (%v)", line, err)
 	}
 	if err := os.WriteFile(gate, []byte("go\n"), 0); err != nil {
@@ -390,12 +394,14 @@ func TestRelayWithoutSplice(t *testing.T) {
 	if _, err := unix.FcntlInt(uintptr(fds[1]), unix.F_SETFL, unix.O_APPEND); err != nil {
 		t.Fatal(err)
 	}
-	w := wire{reader: os.NewFile(uintptr(fds[0]), "reader"), writer: os.NewFile(uintptr(fds[1]), "writer"), log: filepath.Join(t.TempDir(), "output")}
+	w := wire{reader: os.NewFile(uintptr(fds[0]), "reader"), writer: os.NewFile(uintptr(fds[1]), "writer"),
+		log: filepath.Join(t.TempDir(), "output")}
 	defer w.reader.Close()
 	if w.relay, err = StartRelay(program("relay"), w.log, w.writer, w.writer); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := unix.FcntlInt(uintptr(fds[1]), unix.F_SETFL, unix.O_APPEND|unix.O_NONBLOCK); err != nil { // by somebody who shares it
+	// by somebody who shares it
+	if _, err := unix.FcntlInt(uintptr(fds[1]), unix.F_SETFL, unix.O_APPEND|unix.O_NONBLOCK); err != nil {
 		t.Fatal(err)
 	}
 	cmd := w.command(t, `head -c 3000000 /dev/zero; echo the end`)
@@ -457,7 +463,8 @@ func TestDaemonKeepsTheStream(t *testing.T) {
 	}
 }
 
-// TestRelayOnlyForPipes: terminals, files and /dev/null are handed over as they are; so is everything when no relay can be had.
+// TestRelayOnlyForPipes: terminals, files and /dev/null are handed over as they are; so is everything when no relay can
+// be had.
 func TestRelayOnlyForPipes(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
 	if err != nil {
@@ -489,7 +496,8 @@ func TestRelayOnlyForPipes(t *testing.T) {
 	}
 }
 
-// TestRelaySharesTheStream: the blocking mode of a stream that others share is not changed, and the command finds it as it is.
+// TestRelaySharesTheStream: the blocking mode of a stream that others share is not changed, and the command finds it as
+// it is.
 func TestRelaySharesTheStream(t *testing.T) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_NONBLOCK|unix.O_CLOEXEC); err != nil {

@@ -12,18 +12,19 @@ import (
 // What a relay process does: relay_linux.go starts and keeps it.
 
 const (
-	// ordinary is what a stream moves before its two pipes are made larger. Up to then the command can be ahead of its reader by one more
-	// usual pipe than without a relay, so that one that writes more than its reader wants gets its SIGPIPE.
+	// ordinary is what a stream moves before its two pipes are made larger. Up to then the command can be ahead of its
+	// reader by one more usual pipe than without a relay, so that one that writes more than its reader wants gets its
+	// SIGPIPE.
 	ordinary = 8 << 20
-	// pipeBytes is the capacity asked for then: Linux' default limit for everybody (/proc/sys/fs/pipe-max-size). The larger the pipes, the
-	// fewer are the moments in which one side waits for the other; that pays for the relay (BenchmarkRelay: on two cores a third of a
-	// flood's speed is lost with usual pipes, nothing with large ones).
+	// pipeBytes is the capacity asked for then: Linux' default limit for everybody (/proc/sys/fs/pipe-max-size). The
+	// larger the pipes, the fewer are the moments in which one side waits for the other; that pays for the relay
+	// (BenchmarkRelay: on two cores a third of a flood's speed is lost with usual pipes, nothing with large ones).
 	pipeBytes = 1 << 20
 	// chunk is how much is moved in one turn.
 	chunk = 1 << 18
-	// A command that writes line after line would wake the relay for each, and on few cores wait for it: a relay that has just moved
-	// little (littleBytes, within hurry) rests before it looks again, and then moves all that has come. What is written seldom, such as
-	// a progress bar, is never held up.
+	// A command that writes line after line would wake the relay for each, and on few cores wait for it: a relay that
+	// has just moved little (littleBytes, within hurry) rests before it looks again, and then moves all that has come.
+	// What is written seldom, such as a progress bar, is never held up.
 	littleBytes = 16 << 10
 	// atOnce is what a pipe or socket takes without waiting where poll(2) says that there is room: PIPE_BUF.
 	atOnce = 4 << 10
@@ -31,8 +32,8 @@ const (
 	rest   = 500 * time.Microsecond
 )
 
-// route is a stream as the kernel knows it. Descriptors instead of files: an *os.File may change the blocking mode of a stream that others
-// share.
+// route is a stream as the kernel knows it. Descriptors instead of files: an *os.File may change the blocking mode of a
+// stream that others share.
 type route struct {
 	from, to int
 	// watched is to, or -1 where a reader that goes may be followed by another one: in a named pipe.
@@ -48,12 +49,15 @@ func newRoute(from, to int) route {
 	return route{from, to, -1}
 }
 
-// ServeRelay is the body of a relay process: streams pairs of files from descriptor 3 on, each a pipe to read and where it leads, and the
-// file for the copy. It returns the exit status. Signals that end other processes do not end it: it ends with the last writer.
+// ServeRelay is the body of a relay process: streams pairs of files from descriptor 3 on, each a pipe to read and where
+// it leads, and the file for the copy. It returns the exit status. Signals that end other processes do not end it: it
+// ends with the last writer.
 func ServeRelay(streams int, copyTo string) int {
-	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP,
+	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2,
+		unix.SIGTSTP,
 		unix.SIGXFSZ) // the copy may become too large for whom we run
-	_ = os.WriteFile("/proc/self/comm", []byte(RelayName), 0) // without it we are harder to tell from oomguard, and work
+	// without it we are harder to tell from oomguard, and work
+	_ = os.WriteFile("/proc/self/comm", []byte(RelayName), 0)
 	copied := newTail(copyTo)
 	type end struct {
 		stream int
@@ -133,7 +137,10 @@ var errNoReader = errors.New("nobody reads the stream any more")
 func (way route) move(n int) (int, error) {
 	moved := 0
 	for moved < n {
-		got, err := retry(func() (int64, error) { return unix.Splice(way.from, nil, way.to, nil, n-moved, unix.SPLICE_F_MOVE) })
+		got, err := retry(func() (int64,
+			error) {
+			return unix.Splice(way.from, nil, way.to, nil, n-moved, unix.SPLICE_F_MOVE)
+		})
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
 			got, err = way.carry(n - moved)
 		}
@@ -153,8 +160,9 @@ func (way route) move(n int) (int, error) {
 	return moved, nil
 }
 
-// carry copies up to n bytes, where the system cannot splice (to a socket in append mode, or where a container forbids it). It takes no more out
-// of the command's pipe than the reader's end has room for, so that nothing is on its way in here while that is full.
+// carry copies up to n bytes, where the system cannot splice (to a socket in append mode, or where a container forbids
+// it). It takes no more out of the command's pipe than the reader's end has room for, so that nothing is on its way in
+// here while that is full.
 func (way route) carry(n int) (int64, error) {
 	if _, err := poll(-1, unix.PollFd{Fd: int32(way.to), Events: unix.POLLOUT}); err != nil {
 		return 0, err
@@ -178,8 +186,8 @@ func (way route) carry(n int) (int64, error) {
 	return got, err
 }
 
-// wait waits until there is something to read, or the end; false after so many milliseconds, -1: never. The reader's end is watched too,
-// so that the command's next write finds it closed.
+// wait waits until there is something to read, or the end; false after so many milliseconds, -1: never. The reader's
+// end is watched too, so that the command's next write finds it closed.
 func (way route) wait(milliseconds int) (bool, error) {
 	fds := []unix.PollFd{{Fd: int32(way.from), Events: unix.POLLIN}, {Fd: int32(way.watched)}}
 	n, err := poll(milliseconds, fds...)

@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// handedOn are the signals that reach the command through us: all that somebody may send, those of faults too, which Go tells of only when
-// they were sent. SIGKILL and SIGSTOP cannot be caught; SIGCHLD is about our own children; see catchInC for the rest.
+// handedOn are the signals that reach the command through us: all that somebody may send, those of faults too, which Go
+// tells of only when they were sent. SIGKILL and SIGSTOP cannot be caught; SIGCHLD is about our own children; see
+// catchInC for the rest.
 func handedOn() []unix.Signal {
 	signals := []unix.Signal{
 		unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH,
@@ -20,8 +21,8 @@ func handedOn() []unix.Signal {
 	return append(signals, ofThisSystem()...)
 }
 
-// Signals returns the signals that are handed on to a command, without those that we inherited as ignored: catching one of these
-// would un-ignore it for the command (nohup would no longer protect it).
+// Signals returns the signals that are handed on to a command, without those that we inherited as ignored: catching one
+// of these would un-ignore it for the command (nohup would no longer protect it).
 func Signals() []os.Signal {
 	var signals []os.Signal
 	for _, s := range append(handedOn(), jobControl()...) {
@@ -43,17 +44,19 @@ func catch() (signals <-chan os.Signal, stop func()) {
 	}
 }
 
-// Interrupt ends this process and its group as Ctrl-C does. It is for the end of a command that died of Ctrl-C while it, and not we, stood in
-// the terminal's foreground: a shell script that started us stops only when it gets SIGINT and sees that its child has died of it.
-// It returns when SIGINT is ignored or blocked.
+// Interrupt ends this process and its group as Ctrl-C does. It is for the end of a command that died of Ctrl-C while
+// it, and not we, stood in the terminal's foreground: a shell script that started us stops only when it gets SIGINT and
+// sees that its child has died of it. It returns when SIGINT is ignored or blocked.
 func Interrupt() {
 	signal.Reset(unix.SIGINT)
 	if !ignored(unix.SIGINT) && unix.Kill(0, unix.SIGINT) == nil {
-		time.Sleep(deathLimit) // any thread may get the signal, and all end when it does: until then this one must not exit with a status
+		// any thread may get the signal, and all end when it does: until then this one must not exit with a status
+		time.Sleep(deathLimit)
 	}
 }
 
-// Die ends this process by a signal, as that would have ended it had it not been caught. It returns when the signal is ignored or blocked.
+// Die ends this process by a signal, as that would have ended it had it not been caught. It returns when the signal is
+// ignored or blocked.
 func Die(by os.Signal) {
 	s, ok := by.(syscall.Signal)
 	if !ok {

@@ -10,8 +10,8 @@ import (
 // The real-time signals that a program may use: the C library keeps the two below for itself; see signal(7).
 const firstRealTime, lastRealTime = unix.Signal(34), unix.Signal(64)
 
-// ofThisSystem are the signals to hand on that other systems do not have. The first real-time signal cannot be caught in Go, which leaves it to
-// the C library (musl uses it); catchInC does.
+// ofThisSystem are the signals to hand on that other systems do not have. The first real-time signal cannot be caught
+// in Go, which leaves it to the C library (musl uses it); catchInC does.
 func ofThisSystem() []unix.Signal {
 	signals := []unix.Signal{unix.SIGPWR, unix.SIGSTKFLT}
 	for s := firstRealTime + 1; s <= lastRealTime; s++ {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// starter is a process below the command that has started ranks: a launcher, or a script. How it ends tells whether ranks that outlive it were
-// meant to.
+// starter is a process below the command that has started ranks: a launcher, or a script. How it ends tells whether
+// ranks that outlive it were meant to.
 type starter struct {
 	process
 	handle *handle
@@ -57,8 +57,9 @@ func (s *starter) learn() {
 	s.status, s.known = s.handle.exitStatus()
 }
 
-// abandoned tells whether a rank that outlives a command which returned 0 was left by a launcher that was killed or failed. One that still has a
-// launcher, or that a script has started and then ended in good order, was meant to go on: it would without us.
+// abandoned tells whether a rank that outlives a command which returned 0 was left by a launcher that was killed or
+// failed. One that still has a launcher, or that a script has started and then ended in good order, was meant to go on:
+// it would without us.
 func (r *rank) abandoned(command int) bool {
 	p, ok := readProcess(r.PID)
 	if !ok || p.start != r.start || p.parent == command {

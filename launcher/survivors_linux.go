@@ -9,25 +9,27 @@ import (
 )
 
 const (
-	// settling is how long helpers may take to notice that the command has ended (Python's resource tracker does when its pipe is
-	// closed) before they count as left over. Our own choice.
+	// settling is how long helpers may take to notice that the command has ended (Python's resource tracker does when
+	// its pipe is closed) before they count as left over. Our own choice.
 	settling = 100 * time.Millisecond
-	// becoming is how long after its birth a process that a killed command had forked may take to become another one: a rank that nobody
-	// could know as such yet. On an idle machine that takes a millisecond, on one that swaps or has many processes for each processor
-	// as long as several of them have their turn; DataLoader workers, which never become anything else, see their parent's death within
-	// as long (MP_STATUS_CHECK_INTERVAL of torch/utils/data/_utils). Our own choice.
+	// becoming is how long after its birth a process that a killed command had forked may take to become another one: a
+	// rank that nobody could know as such yet. On an idle machine that takes a millisecond, on one that swaps or has
+	// many processes for each processor as long as several of them have their turn; DataLoader workers, which never
+	// become anything else, see their parent's death within as long (MP_STATUS_CHECK_INTERVAL of
+	// torch/utils/data/_utils). Our own choice.
 	becoming = 5 * time.Second
-	// dying is how long a process may take to end after SIGKILL before it counts as hanging in the kernel: freeing a GPU's and
-	// the host's memory takes the driver seconds. Our own choice.
+	// dying is how long a process may take to end after SIGKILL before it counts as hanging in the kernel: freeing a
+	// GPU's and the host's memory takes the driver seconds. Our own choice.
 	dying = 10 * time.Second
-	// looks bounds how often in a row we look again because something ended meanwhile: somebody may start processes without end.
+	// looks bounds how often in a row we look again because something ended meanwhile: somebody may start processes
+	// without end.
 	looks = 10
 	// watching is how often survivors that are not our children, whose end nobody tells us, are looked at.
 	watching = 20 * time.Millisecond
 )
 
-// Tree returns the pids of the command and all its descendants, orphans included. It reads a file for each thread of each of them;
-// to place the few pids that use a GPU, Owns is much faster.
+// Tree returns the pids of the command and all its descendants, orphans included. It reads a file for each thread of
+// each of them; to place the few pids that use a GPU, Owns is much faster.
 func (p *Process) Tree() []int {
 	var roots, pids []int
 	if command, ok := readProcess(p.pid); ok && command.start == p.start {
@@ -57,8 +59,9 @@ func (p *Process) Owns(pid int) bool {
 	return false
 }
 
-// orphans returns our children other than the command that belong to its tree: their parents have died, and as the subreaper we
-// got them. Our own helpers are in our process group or excluded; the command's tree cannot be in our group.
+// orphans returns our children other than the command that belong to its tree: their parents have died, and as the
+// subreaper we got them. Our own helpers are in our process group or excluded; the command's tree cannot be in our
+// group.
 func (p *Process) orphans() []process {
 	ours, excluded := unix.Getpgrp(), p.excluded()
 	var orphans []process
@@ -86,8 +89,8 @@ func (p *Process) excluded() map[int]bool {
 	return pids
 }
 
-// reap removes the orphans that have ended and returns those that live. One that ended after we had listed it has left its children to us
-// since: then it lists them anew.
+// reap removes the orphans that have ended and returns those that live. One that ended after we had listed it has left
+// its children to us since: then it lists them anew.
 func (p *Process) reap() (living []process) {
 	for again := true; again; {
 		again, living = false, nil
@@ -123,8 +126,8 @@ func (p *Process) survivors() []process {
 	return living
 }
 
-// doomed returns those survivors that are ranks, members of a rank's process group, or descendants of such, also of those that have
-// died since.
+// doomed returns those survivors that are ranks, members of a rank's process group, or descendants of such, also of
+// those that have died since.
 func (p *Process) doomed(met fates) []process {
 	survivors := p.survivors()
 	p.ranks.regroup(survivors)
@@ -132,7 +135,8 @@ func (p *Process) doomed(met fates) []process {
 	belongs := map[int]bool{}
 	var doomed []process
 	for _, q := range survivors {
-		if p.exit.LastResort || p.isDoomed(p.ranks.known(q)) || groups[q.group] || belongs[q.parent] || met.find(q) != nil {
+		if p.exit.LastResort || p.isDoomed(p.ranks.known(q)) || groups[q.group] || belongs[q.parent] ||
+			met.find(q) != nil {
 			belongs[q.pid] = true
 			doomed = append(doomed, q)
 		}
@@ -178,9 +182,10 @@ func (p *Process) sweep() []Survivor {
 	return met.list()
 }
 
-// gaveUp tells whether the command has left ranks to us: one that was killed had no chance to stop them, and one that fails before
-// them has given up on them. They would hold their GPUs' memory for nothing. What outlives ranks that have ended in good order
-// was meant to, and so were ranks that a command leaves which ends in good order itself, unless their own launcher did not.
+// gaveUp tells whether the command has left ranks to us: one that was killed had no chance to stop them, and one that
+// fails before them has given up on them. They would hold their GPUs' memory for nothing. What outlives ranks that have
+// ended in good order was meant to, and so were ranks that a command leaves which ends in good order itself, unless
+// their own launcher did not.
 func (p *Process) gaveUp() bool {
 	if p.wasKilled() || p.exit.LastResort {
 		return true
@@ -201,8 +206,8 @@ func (p *Process) isDoomed(r *rank) bool {
 	return r != nil && (p.exit.Code != 0 || p.exit.LastResort || r.abandoned(p.pid))
 }
 
-// seeAll looks at what is left, and tells whether that was all: the children of a process that ends meanwhile come to us, and are missed
-// where it was looked for them below it before and among ours after.
+// seeAll looks at what is left, and tells whether that was all: the children of a process that ends meanwhile come to
+// us, and are missed where it was looked for them below it before and among ours after.
 func (p *Process) seeAll(look func()) bool {
 	pids := func() (pids []int) {
 		for _, orphan := range p.reap() {
@@ -263,9 +268,9 @@ func (p *Process) settle() {
 // findLateRanks looks for ranks that were started just before the command's end, and had not been noticed.
 func (p *Process) findLateRanks() { p.ranks.lookBelow(p.lateOrphans()) }
 
-// lateOrphans are those that the command's end has brought us. One that came earlier is no rank, though it may have a rank's
-// environment: a daemon that a rank has started. Neither is one that looks like a rank that we know: it came to us because that one
-// has ended. Only a killed command may have been about to start a rank anew that had ended before.
+// lateOrphans are those that the command's end has brought us. One that came earlier is no rank, though it may have a
+// rank's environment: a daemon that a rank has started. Neither is one that looks like a rank that we know: it came to
+// us because that one has ended. Only a killed command may have been about to start a rank anew that had ended before.
 func (p *Process) lateOrphans() []int {
 	var since time.Time
 	if p.wasKilled() {
@@ -282,8 +287,8 @@ func (p *Process) lateOrphans() []int {
 	return late
 }
 
-// expecting tells whether a process may yet become a rank: the command was killed when it had forked it, and it has not executed its own
-// program so far.
+// expecting tells whether a process may yet become a rank: the command was killed when it had forked it, and it has not
+// executed its own program so far.
 func (p *Process) expecting() (found bool) {
 	if !p.wasKilled() {
 		return false
@@ -296,8 +301,8 @@ func (p *Process) expecting() (found bool) {
 	return found
 }
 
-// unborn tells whether a process was forked not long ago and has not executed anything since, or is at it, or is a rank that we do not know:
-// when we look for ranks it may be at it again, as setsid(1) and env(1) are.
+// unborn tells whether a process was forked not long ago and has not executed anything since, or is at it, or is a rank
+// that we do not know: when we look for ranks it may be at it again, as setsid(1) and env(1) are.
 func (p *Process) unborn(pid int) bool {
 	q, ok := readProcess(pid)
 	if !ok || q.ended() || q.age() > p.options.becoming {
@@ -313,7 +318,8 @@ func (p *Process) unborn(pid int) bool {
 	return isRank && p.ranks.known(q) == nil
 }
 
-// killAll ends the command and all that is below it, at once. What is started meanwhile, and what does not die, sweep finds.
+// killAll ends the command and all that is below it, at once. What is started meanwhile, and what does not die, sweep
+// finds.
 func (p *Process) killAll() {
 	p.exit.LastResort = true
 	for _, pid := range p.Tree() { // parents first, so that a launcher does not answer the death of its ranks
@@ -321,8 +327,8 @@ func (p *Process) killAll() {
 	}
 }
 
-// pause waits until something may have changed. It returns false when the limit has come, or when somebody who wants us to end has
-// lost patience.
+// pause waits until something may have changed. It returns false when the limit has come, or when somebody who wants us
+// to end has lost patience.
 func (p *Process) pause(limit <-chan time.Time) bool {
 	tick := time.NewTimer(watching)
 	defer tick.Stop()
@@ -345,8 +351,8 @@ func (p *Process) pause(limit <-chan time.Time) bool {
 	}
 }
 
-// end sends a signal to each of the doomed that has not had it: to a rank's whole process group at once, as torchrun does, so that
-// its DataLoader workers do not see their parent die first.
+// end sends a signal to each of the doomed that has not had it: to a rank's whole process group at once, as torchrun
+// does, so that its DataLoader workers do not see their parent die first.
 func (p *Process) end(doomed []process, s unix.Signal, fate string, met *fates) {
 	groups := p.doomedGroups()
 	done := map[int]bool{}
@@ -364,7 +370,8 @@ func (p *Process) end(doomed []process, s unix.Signal, fate string, met *fates) 
 			done[to] = unix.Kill(to, s) == nil
 		}
 		had := done[to]
-		if now, ok := readProcess(q.pid); ok && now.start == q.start && now.group != q.group { // it left the group just before
+		// it left the group just before
+		if now, ok := readProcess(q.pid); ok && now.start == q.start && now.group != q.group {
 			had = unix.Kill(q.pid, s) == nil || had
 		}
 		q.wake()

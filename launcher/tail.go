@@ -46,7 +46,8 @@ func (t *tail) open(full bool) {
 		t.file = nil
 		return
 	}
-	_ = files.Share(t.file) // as long as we write, the folder is in use; where there are no locks it is not cleared either
+	// as long as we write, the folder is in use; where there are no locks it is not cleared either
+	_ = files.Share(t.file)
 }
 
 func (t *tail) write(data []byte) {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is our controlling terminal, and who is in its foreground: our process group (us and the rest of our pipeline), the
-// command's, or somebody else's, normally the shell's.
+// terminal is our controlling terminal, and who is in its foreground: our process group (us and the rest of our
+// pipeline), the command's, or somebody else's, normally the shell's.
 type terminal struct {
 	fd      int
 	ours    int
@@ -27,8 +27,8 @@ func openTerminal() *terminal {
 	return &terminal{fd: fd, ours: unix.Getpgrp()}
 }
 
-// attributes says how to start a child: in a group of its own, in the foreground if we are. The child itself does the change, before
-// it becomes the command, so that no key is lost in between.
+// attributes says how to start a child: in a group of its own, in the foreground if we are. The child itself does the
+// change, before it becomes the command, so that no key is lost in between.
 func (t *terminal) attributes() *unix.SysProcAttr {
 	attr := &unix.SysProcAttr{Setpgid: true}
 	if t != nil && t.foreground() == t.ours {
@@ -37,8 +37,8 @@ func (t *terminal) attributes() *unix.SysProcAttr {
 	return attr
 }
 
-// attach is called when the command has been started. A process that changes the foreground from the background, or writes to a
-// terminal with "stty tostop", is sent SIGTTOU, which by default stops it and all its group: not us.
+// attach is called when the command has been started. A process that changes the foreground from the background, or
+// writes to a terminal with "stty tostop", is sent SIGTTOU, which by default stops it and all its group: not us.
 func (t *terminal) attach(command int) {
 	t.command = command
 	if !ignored(unix.SIGTTOU) {
@@ -60,8 +60,8 @@ func (t *terminal) give() bool {
 	return !t.shared && t.foreground() == t.ours && unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.command) == nil
 }
 
-// take moves us to the foreground if the command, or nobody that is alive, is there. Somebody else, who has put us into the
-// background, is not disturbed.
+// take moves us to the foreground if the command, or nobody that is alive, is there. Somebody else, who has put us into
+// the background, is not disturbed.
 func (t *terminal) take() {
 	group := t.foreground()
 	nobody := group > 0 && errors.Is(unix.Kill(-group, 0), unix.ESRCH)
@@ -80,7 +80,8 @@ func (t *terminal) share() bool {
 	return true
 }
 
-// close takes the terminal back and returns SIGTTOU to what the next command should get: what is caught here is default there.
+// close takes the terminal back and returns SIGTTOU to what the next command should get: what is caught here is default
+// there.
 func (t *terminal) close() {
 	t.take()
 	_ = unix.Close(t.fd) // nothing was written to it
@@ -91,9 +92,9 @@ func (t *terminal) close() {
 	}
 }
 
-// stoppable tells whether somebody would continue us if we stopped: a shell, that is a parent of our process group outside it
-// and in the same session. In an orphaned process group the terminal's stop signals have no effect (POSIX, General Terminal
-// Interface; setpgid(2)).
+// stoppable tells whether somebody would continue us if we stopped: a shell, that is a parent of our process group
+// outside it and in the same session. In an orphaned process group the terminal's stop signals have no effect (POSIX,
+// General Terminal Interface; setpgid(2)).
 func stoppable() bool {
 	self, ok := readProcess(os.Getpid())
 	for p := self; ok; {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onTerminal runs a program of our own below bash or alone, with a new terminal as its controlling terminal, as the leader of the
-// terminal's session and in its foreground. What is written to keys is typed.
+// onTerminal runs a program of our own below bash or alone, with a new terminal as its controlling terminal, as the
+// leader of the terminal's session and in its foreground. What is written to keys is typed.
 func onTerminal(t *testing.T, argv []string) (s *supervised, keys *os.File) {
 	t.Helper()
 	s = prepare(t, argv)
@@ -66,7 +66,8 @@ func TestKeys(t *testing.T) {
 		{"alone", program("supervisor", program("signals", "SIGUSR2")...)},
 		{"in a script", shell(`trap : INT QUIT; "$@"; echo status $? >$EVENTS`, "signals", "SIGUSR2")},
 		{"a job", shell(`set -m; "$@"; echo status $? >$EVENTS`, "signals", "SIGUSR2")},
-		{"in a pipeline", shell(`trap : INT QUIT; set -o pipefail; "$@" | cat; echo status $? >$EVENTS`, "signals", "SIGUSR2")},
+		{"in a pipeline", shell(`trap : INT QUIT; set -o pipefail; "$@" | cat; echo status $? >$EVENTS`, "signals",
+			"SIGUSR2")},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -109,7 +110,8 @@ func TestCtrlZ(t *testing.T) {
 	gate := fifo(t)
 	for _, way := range []struct{ name, stop string }{{"key", ctrlZ}, {"signal to the job", ""}} {
 		t.Run(way.name, func(t *testing.T) {
-			s, keys := onTerminal(t, shell(`set -m; "$@"; echo stopped $? >$EVENTS; read x <`+gate+`; fg; echo status $? >$EVENTS`,
+			s, keys := onTerminal(t, shell(`set -m; "$@"; echo stopped $? >$EVENTS; read x <`+gate+
+				`; fg; echo status $? >$EVENTS`,
 				"signals", "SIGUSR2", "SIGTSTP"))
 			var supervisor int
 			_, err := fmt.Sscanf(s.hear("supervisor "), "supervisor %d command %d", &supervisor, &s.command)
@@ -172,7 +174,8 @@ func TestStoppedAlone(t *testing.T) {
 
 // TestBackground: a job that was started in the background and wants to read stops, and reads after fg.
 func TestBackground(t *testing.T) {
-	s, keys := onTerminal(t, shell(`set -m; "$@" & wait $!; echo stopped $? >$EVENTS; fg; echo status $? >$EVENTS`, "reader"))
+	s, keys := onTerminal(t, shell(`set -m; "$@" & wait $!; echo stopped $? >$EVENTS; fg; echo status $? >$EVENTS`,
+		"reader"))
 	s.listen()
 	s.hear("reading")
 	s.hear("stopped")
@@ -186,7 +189,8 @@ func TestBackground(t *testing.T) {
 	s.wait()
 }
 
-// TestTerminalReturned: after the command has ended, our group has the terminal again; the script that called us can read.
+// TestTerminalReturned: after the command has ended, our group has the terminal again; the script that called us can
+// read.
 func TestTerminalReturned(t *testing.T) {
 	for _, end := range []string{"exits", "is killed", "cannot be executed"} {
 		t.Run(end, func(t *testing.T) {
@@ -221,11 +225,13 @@ func TestTerminalReturned(t *testing.T) {
 	}
 }
 
-// TestSharedKeyboard: another member of our pipeline (a pager) may read the keyboard; Ctrl-C still reaches the command once.
+// TestSharedKeyboard: another member of our pipeline (a pager) may read the keyboard; Ctrl-C still reaches the command
+// once.
 func TestSharedKeyboard(t *testing.T) {
 	pager := strings.Join(program("reader"), " ")
 	gate := fifo(t)
-	s, keys := onTerminal(t, shell(`set -m; "$@" | (read x <`+gate+`; exec `+pager+`); echo status $? >$EVENTS`, "signals", "SIGUSR2"))
+	s, keys := onTerminal(t, shell(`set -m; "$@" | (read x <`+gate+`; exec `+pager+`); echo status $? >$EVENTS`,
+		"signals", "SIGUSR2"))
 	s.listen()
 	s.hear("ready")
 	s.must(os.WriteFile(gate, []byte("go\n"), 0)) // it starts to read when the command has the terminal

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// torchrun runs a script with real ranks below a supervisor, and returns their pids when all are known. The script says who it is
-// and then waits for signals; the ranks do not import torch, which would only take time.
+// torchrun runs a script with real ranks below a supervisor, and returns their pids when all are known. The script says
+// who it is and then waits for signals; the ranks do not import torch, which would only take time.
 func torchrun(t *testing.T, ranks int, script string) (*supervised, []int) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "train.py")
@@ -28,7 +28,8 @@ while True:
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	argv := []string{filepath.Join(filepath.Dir(testPython(t)), "torchrun"), "--standalone", fmt.Sprint("--nproc-per-node=", ranks), file}
+	argv := []string{filepath.Join(filepath.Dir(testPython(t)), "torchrun"), "--standalone",
+		fmt.Sprint("--nproc-per-node=", ranks), file}
 	s := supervise(t, argv)
 	pids := make([]int, ranks)
 	for i := range pids {
@@ -54,8 +55,8 @@ func TestTorchrunKilled(t *testing.T) {
 	s.gone(pids...)
 }
 
-// TestTorchrunTerminated: one SIGTERM is one graceful stop: each rank gets one, may finish, and torchrun exits with 1 as it does
-// without us.
+// TestTorchrunTerminated: one SIGTERM is one graceful stop: each rank gets one, may finish, and torchrun exits with 1
+// as it does without us.
 func TestTorchrunTerminated(t *testing.T) {
 	s, pids := torchrun(t, 2, `
 def stop(number, frame):
@@ -79,8 +80,8 @@ for number in (signal.SIGTERM, signal.SIGINT):
 	}
 }
 
-// TestTorchrunRankCodes: torchrun exits with 1 whatever its ranks did; their own codes are known. Here the first to fail is killed,
-// and torchrun then stops the other one.
+// TestTorchrunRankCodes: torchrun exits with 1 whatever its ranks did; their own codes are known. Here the first to
+// fail is killed, and torchrun then stops the other one.
 func TestTorchrunRankCodes(t *testing.T) {
 	s, pids := torchrun(t, 2, `
 if rank == 1:

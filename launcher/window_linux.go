@@ -8,10 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A window holds the newest bytes of a stream inside the kernel: tee(2) shares the pages of the command's pipe with a pipe of ours, so that
-// not a byte is copied. What a command writes at an ordinary pace goes on to the file at once. Of a flood only what is still in the window
-// when the flood is over, or when the budget allows, is written; the oldest is dropped. So a command that writes gigabytes a second costs us
-// next to nothing, and the end of its output, which is what a post-mortem reads, is there all the same.
+// A window holds the newest bytes of a stream inside the kernel: tee(2) shares the pages of the command's pipe with a
+// pipe of ours, so that not a byte is copied. What a command writes at an ordinary pace goes on to the file at once. Of
+// a flood only what is still in the window when the flood is over, or when the budget allows, is written; the oldest is
+// dropped. So a command that writes gigabytes a second costs us next to nothing, and the end of its output, which is
+// what a post-mortem reads, is there all the same.
 type window struct {
 	copied      *tail
 	read, write int // the pipe
@@ -25,7 +26,8 @@ type window struct {
 }
 
 const (
-	// copyRate is how many bytes a second are copied of a flood for ever: far above any log that is meant to be read. Our own choice.
+	// copyRate is how many bytes a second are copied of a flood for ever: far above any log that is meant to be read.
+	// Our own choice.
 	copyRate = 4 << 20
 	// copyBurst is how many are copied without asking: all that the file keeps.
 	copyBurst = 2 * tailBytes
@@ -68,7 +70,8 @@ func (w *window) close() {
 	_, _, _ = unix.Close(w.read), unix.Close(w.write), unix.Close(w.null)
 }
 
-// take waits for bytes of the stream and takes them in. It returns how many; they are still to be moved. 0 is the stream's end.
+// take waits for bytes of the stream and takes them in. It returns how many; they are still to be moved. 0 is the
+// stream's end.
 func (w *window) take(way route) (int, error) {
 	for {
 		n, err := retry(func() (int64, error) { return unix.Tee(way.from, w.write, chunk, unix.SPLICE_F_NONBLOCK) })
@@ -113,8 +116,8 @@ func (w *window) affordable() bool {
 	return true
 }
 
-// makeRoom drops the older half of a full window. One that is full of small pieces, each of which takes a page's place, is written instead:
-// it holds too little.
+// makeRoom drops the older half of a full window. One that is full of small pieces, each of which takes a page's place,
+// is written instead: it holds too little.
 func (w *window) makeRoom() error {
 	free, err := poll(0, unix.PollFd{Fd: int32(w.write), Events: unix.POLLOUT})
 	if err != nil || free > 0 {
@@ -124,7 +127,10 @@ func (w *window) makeRoom() error {
 		w.save()
 		return nil
 	}
-	n, err := retry(func() (int64, error) { return unix.Splice(w.read, nil, w.null, nil, w.held/2, unix.SPLICE_F_NONBLOCK) })
+	n, err := retry(func() (int64, error) {
+		return unix.Splice(w.read, nil, w.null, nil, w.held/2,
+			unix.SPLICE_F_NONBLOCK)
+	})
 	if err == nil {
 		w.held -= int(n)
 		w.dropped += n

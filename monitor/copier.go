@@ -11,8 +11,8 @@ import (
 	"oomguard/monitor/probe"
 )
 
-// copier carries what the ranks' probes append into the run folder, whole lines only. It keeps the ranks' files open, so that those it
-// has seen are read to their end even when somebody takes their folder away.
+// copier carries what the ranks' probes append into the run folder, whole lines only. It keeps the ranks' files open,
+// so that those it has seen are read to their end even when somebody takes their folder away.
 type copier struct {
 	from  string
 	store *Store
@@ -112,7 +112,8 @@ func (c *copier) close() []string {
 	}
 	var notes []string
 	if c.gone {
-		notes = append(notes, fmt.Sprintf("stage records of processes that began late: somebody took the private folder %s away while the command ran", c.from))
+		notes = append(notes, fmt.Sprintf("stage records of processes that began late: somebody took the private "+
+			"folder %s away while the command ran", c.from))
 	}
 	if c.err != nil {
 		notes = append(notes, fmt.Sprintf("stage records may be incomplete: %v", c.err))

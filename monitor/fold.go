@@ -13,7 +13,8 @@ import (
 // stageOrder is the order in which a run meets the stages.
 func stageOrder() []string {
 	return []string{
-		"start", "model-load", "optimizer-init", "forward", "backward", "optimizer-step", "eval", "checkpoint-save", "other",
+		"start", "model-load", "optimizer-init", "forward", "backward", "optimizer-step", "eval", "checkpoint-save",
+		"other",
 	}
 }
 
@@ -171,7 +172,8 @@ func (f *rankFold) add(e probe.Event) {
 		})
 	case "exc":
 		r.Exception = &Exception{
-			Type: e.Type, Message: e.Msg, Traceback: e.TB, OOM: e.OOM, Stage: e.S, Step: e.Step, Where: e.Where, Time: f.at(e),
+			Type: e.Type, Message: e.Msg, Traceback: e.TB, OOM: e.OOM, Stage: e.S, Step: e.Step, Where: e.Where,
+			Time: f.at(e),
 		}
 	case "note":
 		r.Notes = append(r.Notes, e.Msg)
@@ -180,7 +182,8 @@ func (f *rankFold) add(e probe.Event) {
 	}
 }
 
-// switchMemory follows a rank that began on the host and then started CUDA: from there on its numbers are the allocator's.
+// switchMemory follows a rank that began on the host and then started CUDA: from there on its numbers are the
+// allocator's.
 func (f *rankFold) switchMemory(e probe.Event) {
 	if e.UUID != "" {
 		f.rank.UUID = e.UUID
@@ -234,7 +237,8 @@ func (f *deviceFold) add(s sample) {
 	for _, d := range s.Devices {
 		record := f.device(d)
 		record.fold(d, s.N)
-		record.Points = thinPoints(append(record.Points, DevicePoint{Time: fromUnix(s.T), UsedBytes: d.Used, OwnBytes: d.Own}))
+		record.Points = thinPoints(append(record.Points,
+			DevicePoint{Time: fromUnix(s.T), UsedBytes: d.Used, OwnBytes: d.Own}))
 	}
 }
 
@@ -268,8 +272,9 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// Output gathers what the ranks themselves reported of their end: tracebacks and messages, in the form in which Python prints
-// them, each line with its rank. It is the log that a post-mortem reads when the command's own output went elsewhere.
+// Output gathers what the ranks themselves reported of their end: tracebacks and messages, in the form in which Python
+// prints them, each line with its rank. It is the log that a post-mortem reads when the command's own output went
+// elsewhere.
 func (rec *Recording) Output() string {
 	var b strings.Builder
 	for _, r := range rec.Ranks {

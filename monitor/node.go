@@ -19,8 +19,8 @@ import (
 
 // Node is the part of a run that one oomguard watches, where several of them record one run: one a node, or one a task.
 type Node struct {
-	// Key is what the parts of one run have in common and no other run at the same time has ("slurm-1234.0"): they find each other's
-	// folder by it, without a network.
+	// Key is what the parts of one run have in common and no other run at the same time has ("slurm-1234.0"): they find
+	// each other's folder by it, without a network.
 	Key string `json:"key"`
 	// Unique: no later run will have the key either. Others (the name of a rendezvous) are used again.
 	Unique bool `json:"unique"`
@@ -44,8 +44,8 @@ type Node struct {
 
 	// Restart counts the starts of this part within the run: 2 when its pod was replaced while the others went on.
 	Restart int `json:"restart"`
-	// ClockOffset is how much the clock of the run folder's file system is ahead of this node's, in seconds: times of several nodes are
-	// compared on that clock.
+	// ClockOffset is how much the clock of the run folder's file system is ahead of this node's, in seconds: times of
+	// several nodes are compared on that clock.
 	ClockOffset float64 `json:"clock_offset_seconds"`
 }
 
@@ -55,14 +55,15 @@ const (
 	joinDir    = ".joined" // under the root of the runs: the name of each run's folder, by key
 )
 
-// rendezvousTimeout is how long torchrun waits for the other nodes (rdzv_configs timeout, 900 s, torch/distributed/run.py). A run in which
-// nothing was written for longer is not the one that a node wants to join.
+// rendezvousTimeout is how long torchrun waits for the other nodes (rdzv_configs timeout, 900 s,
+// torch/distributed/run.py). A run in which nothing was written for longer is not the one that a node wants to join.
 const rendezvousTimeout = 900 * time.Second
 
-// JoinRun makes this node's folder in the folder of the run, which whoever comes first makes as `<utc time>-<key>`. The nodes need nothing
-// but the shared file system to agree on it: the first one's symbolic link under a name made of the key decides, which every file system
-// makes for one of them only; and a part belongs to who has made its folder. A key may come again: then its part is taken, and the run
-// is a later one (in a Slurm step, the second command of a script), unless the others of the run still go on without this node.
+// JoinRun makes this node's folder in the folder of the run, which whoever comes first makes as `<utc time>-<key>`. The
+// nodes need nothing but the shared file system to agree on it: the first one's symbolic link under a name made of the
+// key decides, which every file system makes for one of them only; and a part belongs to who has made its folder. A key
+// may come again: then its part is taken, and the run is a later one (in a Slurm step, the second command of a script),
+// unless the others of the run still go on without this node.
 func JoinRun(root string, now time.Time, node Node) (*Store, Node, error) {
 	links := filepath.Join(root, joinDir)
 	if err := ensure(links); err != nil {
@@ -80,11 +81,13 @@ func JoinRun(root string, now time.Time, node Node) (*Store, Node, error) {
 		}
 		dir, err := agree(root, name, now)
 		if err != nil {
-			return nil, node, fmt.Errorf("make the run folder: %w (choose another place with --dir or OOMGUARD_DIR)", err)
+			return nil, node, fmt.Errorf("make the run folder: %w (choose another place with --dir or OOMGUARD_DIR)",
+				err)
 		}
 		store, restart, err := claim(dir, links, node)
 		if err != nil {
-			return nil, node, fmt.Errorf("make the node's part of the run folder: %w (choose another place with --dir or OOMGUARD_DIR)", err)
+			return nil, node, fmt.Errorf("make the node's part of the run folder: %w (choose another place with "+
+				"--dir or OOMGUARD_DIR)", err)
 		}
 		if store != nil {
 			node.Restart = restart
@@ -181,7 +184,8 @@ func partName(folder string) string {
 	return name
 }
 
-// silent tells whether no part of the run has written anything for so long that it cannot go on. Both times are the file system's.
+// silent tells whether no part of the run has written anything for so long that it cannot go on. Both times are the
+// file system's.
 func silent(run string, parts []string, links string) bool {
 	if len(parts) == 0 {
 		return false // its maker is about to make the first one
@@ -192,7 +196,8 @@ func silent(run string, parts []string, links string) bool {
 	}
 	for _, part := range parts {
 		for _, file := range []string{"", metaFile, samplesFile} {
-			if info, err := os.Stat(filepath.Join(run, part, file)); err == nil && now.Sub(info.ModTime()) < rendezvousTimeout {
+			if info, err := os.Stat(filepath.Join(run, part, file)); err == nil &&
+				now.Sub(info.ModTime()) < rendezvousTimeout {
 				return false
 			}
 		}
@@ -245,7 +250,8 @@ func ended(dir string) ending {
 	return endedWell
 }
 
-// fileName makes a text fit to be a file's name. One that had to be changed gets a trace of its own, so that two texts stay two names.
+// fileName makes a text fit to be a file's name. One that had to be changed gets a trace of its own, so that two texts
+// stay two names.
 func fileName(text string) string {
 	const most = 80
 	clean := strings.Map(func(r rune) rune {

@@ -55,7 +55,8 @@ func old(t *testing.T, run string, age time.Duration) {
 	}
 }
 
-// TestJoinTogether: many nodes that start at once, their clocks hours apart, end in one folder, each with a part of its own.
+// TestJoinTogether: many nodes that start at once, their clocks hours apart, end in one folder, each with a part of its
+// own.
 func TestJoinTogether(t *testing.T) {
 	root := t.TempDir()
 	const nodes = 32
@@ -86,7 +87,8 @@ func TestJoinTogether(t *testing.T) {
 		t.Errorf("%d parts", distinct)
 	}
 	list, err := List(root)
-	if err != nil || len(list) != 1 || len(list[0].Nodes()) != nodes || !strings.HasSuffix(list[0].ID(), "Z-slurm-7.0") {
+	if err != nil || len(list) != 1 || len(list[0].Nodes()) != nodes ||
+		!strings.HasSuffix(list[0].ID(), "Z-slurm-7.0") {
 		t.Fatalf("listed %v, %v", list, err)
 	}
 	if last := list[0].Nodes()[nodes-1]; filepath.Base(last.Dir) != "node-31" || last.ID() != list[0].ID() {
@@ -164,8 +166,8 @@ func TestJoinAgain(t *testing.T) {
 	}
 }
 
-// TestJoinStale: the folder of a run that one node never joined, and in which nothing is written any more, is not joined by the next run
-// under the same key; a Slurm step's is, whenever its last node comes.
+// TestJoinStale: the folder of a run that one node never joined, and in which nothing is written any more, is not
+// joined by the next run under the same key; a Slurm step's is, whenever its last node comes.
 func TestJoinStale(t *testing.T) {
 	for _, c := range []struct {
 		unique bool
@@ -203,9 +205,11 @@ func TestJoinFull(t *testing.T) {
 func TestJoinNames(t *testing.T) {
 	root := t.TempDir()
 	seen := map[string]string{}
-	for _, key := range []string{"../../etc", "a/b", "a_b", "a b", "häuser", strings.Repeat("x", 300), strings.Repeat("x", 301), "."} {
+	for _, key := range []string{"../../etc", "a/b", "a_b", "a b", "häuser", strings.Repeat("x", 300),
+		strings.Repeat("x", 301), "."} {
 		store := join(t, root, aNode(key, "../"+key, 2))
-		if rel, err := filepath.Rel(root, store.Dir); err != nil || strings.Count(rel, "/") != 1 || strings.HasPrefix(rel, "..") {
+		if rel, err := filepath.Rel(root, store.Dir); err != nil || strings.Count(rel, "/") != 1 ||
+			strings.HasPrefix(rel, "..") {
 			t.Errorf("%q lies in %s", key, store.Dir)
 		}
 		if other, taken := seen[store.ID()]; taken {
@@ -246,9 +250,11 @@ func TestOpenNodes(t *testing.T) {
 func TestMerge(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	merged := Merge([]string{"0", "1", "2"}, []*Recording{
-		{Ranks: []Rank{{Rank: 1, Memory: "cuda", Stages: []StagePeak{{Stage: "forward", Rank: 1, AllocatedBytes: 5}}}}, Devices: []DeviceRecord{{Index: 0}}, LastSeen: at},
+		{Ranks: []Rank{{Rank: 1, Memory: "cuda", Stages: []StagePeak{{Stage: "forward", Rank: 1, AllocatedBytes: 5}}}},
+			Devices: []DeviceRecord{{Index: 0}}, LastSeen: at},
 		nil, // never wrote anything
-		{Ranks: []Rank{{Rank: 0, Memory: "cuda", Stages: []StagePeak{{Stage: "forward", Rank: 0, AllocatedBytes: 7}}}}, Devices: []DeviceRecord{{Index: 0}}, LastSeen: at.Add(time.Second), Missing: []string{"NVML went away"}},
+		{Ranks: []Rank{{Rank: 0, Memory: "cuda", Stages: []StagePeak{{Stage: "forward", Rank: 0, AllocatedBytes: 7}}}},
+			Devices: []DeviceRecord{{Index: 0}}, LastSeen: at.Add(time.Second), Missing: []string{"NVML went away"}},
 	})
 	if len(merged.Ranks) != 2 || merged.Ranks[0].Node != "2" || merged.Ranks[1].Node != "0" || merged.Memory != "cuda" {
 		t.Errorf("ranks %+v", merged.Ranks)
@@ -256,7 +262,8 @@ func TestMerge(t *testing.T) {
 	if len(merged.Stages) != 1 || merged.Stages[0].AllocatedBytes != 7 || merged.Stages[0].Rank != 0 {
 		t.Errorf("stages %+v", merged.Stages)
 	}
-	if merged.Devices[1].Label() != "2:0" || !merged.LastSeen.Equal(at.Add(time.Second)) || !slices.Equal(merged.Missing, []string{"node 2: NVML went away"}) {
+	if merged.Devices[1].Label() != "2:0" || !merged.LastSeen.Equal(at.Add(time.Second)) ||
+		!slices.Equal(merged.Missing, []string{"node 2: NVML went away"}) {
 		t.Errorf("merged %+v", merged)
 	}
 }

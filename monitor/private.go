@@ -15,13 +15,13 @@ import (
 	"oomguard/launcher/files"
 )
 
-// A Private is a run's private folder, which only we and the ranks can enter: what the ranks report and print, secrets included, on its way
-// into the run folder. It has one owner, the oomguard that watches the run and holds its lock, whoever else reads the run meanwhile.
-// Those who write into it (the ranks' probes, the relay of the output) hold their own files. So a folder in which nothing is
-// held is a left-over, of an oomguard that was killed.
+// A Private is a run's private folder, which only we and the ranks can enter: what the ranks report and print, secrets
+// included, on its way into the run folder. It has one owner, the oomguard that watches the run and holds its lock,
+// whoever else reads the run meanwhile. Those who write into it (the ranks' probes, the relay of the output) hold their
+// own files. So a folder in which nothing is held is a left-over, of an oomguard that was killed.
 //
-// Nothing that a recorded run says of its private folder is believed: FindPrivate takes only what this package can have made, for this
-// user, and only when the folder itself names the run.
+// Nothing that a recorded run says of its private folder is believed: FindPrivate takes only what this package can have
+// made, for this user, and only when the folder itself names the run.
 type Private struct {
 	Dir    string
 	base   *files.Folder
@@ -38,16 +38,16 @@ const (
 	privatePrefix = "oomguard-"
 	lockFile      = "lock" // the owner holds it
 	ownerFile     = "run"  // names the run folder
-	// OutputFile is what is known of the command's output: in the private folder as the relay copied it, in the run folder without
-	// secrets. The line numbers of a post-mortem refer to it.
+	// OutputFile is what is known of the command's output: in the private folder as the relay copied it, in the run
+	// folder without secrets. The line numbers of a post-mortem refer to it.
 	OutputFile = "output.log"
 )
 
 // privateName is what TempFolder makes of the prefix.
 var privateName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^` + privatePrefix + `\d+$`) })
 
-// privateBases are the folders that private folders are made in: shared memory, when it is writable and has room, else where
-// temporary files go.
+// privateBases are the folders that private folders are made in: shared memory, when it is writable and has room, else
+// where temporary files go.
 func privateBases() []string {
 	var bases []string
 	for _, base := range []string{sharedMemory, os.TempDir()} {
@@ -94,7 +94,8 @@ func newPrivate(base string, store *Store) (p *Private, err error) {
 	}
 	if p, err = openPrivate(folder.Path()); err == nil {
 		if p.lock, err = p.folder.Append(lockFile); err == nil {
-			_ = files.Hold(p.lock)                       // where there are no locks, nobody takes the folder for a left-over
+			// where there are no locks, nobody takes the folder for a left-over
+			_ = files.Hold(p.lock)
 			err = p.folder.Write(ownerFile, []byte(run)) // behind the lock: who finds it finds that held
 		}
 	}
@@ -120,7 +121,8 @@ func openPrivate(dir string) (*Private, error) {
 	return p, nil
 }
 
-// FindPrivate opens the private folder that a recorded run names, when it is that run's. The error is fs.ErrNotExist when it is gone.
+// FindPrivate opens the private folder that a recorded run names, when it is that run's. The error is fs.ErrNotExist
+// when it is gone.
 func FindPrivate(store *Store, dir string) (*Private, error) {
 	p, err := openPrivate(dir)
 	if err != nil {
@@ -222,8 +224,8 @@ func (p *Private) Remove() error {
 	return errors.Join(err, p.Close())
 }
 
-// Adopt copies what the ranks and the command wrote into the run folder, without secrets, after the owner was killed, so that a report
-// made later has all of it. It gives the command's output.
+// Adopt copies what the ranks and the command wrote into the run folder, without secrets, after the owner was killed,
+// so that a report made later has all of it. It gives the command's output.
 func (p *Private) Adopt(store *Store, scrub *Scrubber, readTail func(path string) string) (output string, err error) {
 	stages, err := store.writable(stagesDir)
 	if err != nil {
@@ -253,8 +255,9 @@ const maxAdopted = 128 << 20
 // maxSwept is how many left-overs one run looks at: a start must not take long.
 const maxSwept = 8
 
-// SweepPrivate takes away this user's left-over private folders, after what they hold was brought into their runs with adopt. Those of
-// an oomguard, a rank or a relay that lives are left alone, and so is all that this package cannot have made.
+// SweepPrivate takes away this user's left-over private folders, after what they hold was brought into their runs with
+// adopt. Those of an oomguard, a rank or a relay that lives are left alone, and so is all that this package cannot have
+// made.
 func SweepPrivate(adopt func(*Private, *Store)) { sweepIn(privateBases(), adopt) }
 
 func sweepIn(bases []string, adopt func(*Private, *Store)) {

@@ -35,7 +35,8 @@ func TestFindPrivate(t *testing.T) {
 	own := aPrivate(t, tmp, store)
 	make := func(dir string, mode os.FileMode, run string) string {
 		dir = filepath.Join(tmp, dir)
-		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "lock"), nil, 0o600), os.WriteFile(filepath.Join(dir, "run"), []byte(run), 0o600), os.Chmod(dir, mode)); err != nil {
+		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "lock"), nil, 0o600),
+			os.WriteFile(filepath.Join(dir, "run"), []byte(run), 0o600), os.Chmod(dir, mode)); err != nil {
 			t.Fatal(err)
 		}
 		return dir
@@ -49,22 +50,23 @@ func TestFindPrivate(t *testing.T) {
 		t.Fatal(err)
 	}
 	cases := map[string]struct{ dir, want string }{
-		"its own":              {own.Dir, ""},
-		"another run's":        {make("oomguard-1", 0o700, other.Dir), "of another run"},
-		"a run that is gone":   {make("oomguard-2", 0o700, "/nowhere"), "of another run"},
-		"open to the group":    {make("oomguard-3", 0o750, store.Dir), "open to others"},
-		"another name":         {make("oomguard-runs", 0o700, store.Dir), "is not where"},
-		"a name with more":     {make("oomguard-1x", 0o700, store.Dir), "is not where"},
-		"in a folder below":    {make("sub/oomguard-1", 0o700, store.Dir), "is not where"},
-		"says nothing":         {nothing, "does not say"},
-		"a link to its own":    {link, "symbolic link"},
-		"gone":                 {filepath.Join(tmp, "oomguard-4"), "no such file"},
-		"a root":               {"/", "is not where"},
-		"nothing":              {"", "is not where"},
-		"the base":             {tmp, "is not where"},
-		"relative":             {filepath.Base(own.Dir), "is not where"},
-		"the run folder":       {store.Dir, "is not where"},
-		"dots out of the base": {filepath.Join(tmp, "sub") + "/../../" + filepath.Base(tmp) + "/oomguard-1x", "is not where"},
+		"its own":            {own.Dir, ""},
+		"another run's":      {make("oomguard-1", 0o700, other.Dir), "of another run"},
+		"a run that is gone": {make("oomguard-2", 0o700, "/nowhere"), "of another run"},
+		"open to the group":  {make("oomguard-3", 0o750, store.Dir), "open to others"},
+		"another name":       {make("oomguard-runs", 0o700, store.Dir), "is not where"},
+		"a name with more":   {make("oomguard-1x", 0o700, store.Dir), "is not where"},
+		"in a folder below":  {make("sub/oomguard-1", 0o700, store.Dir), "is not where"},
+		"says nothing":       {nothing, "does not say"},
+		"a link to its own":  {link, "symbolic link"},
+		"gone":               {filepath.Join(tmp, "oomguard-4"), "no such file"},
+		"a root":             {"/", "is not where"},
+		"nothing":            {"", "is not where"},
+		"the base":           {tmp, "is not where"},
+		"relative":           {filepath.Base(own.Dir), "is not where"},
+		"the run folder":     {store.Dir, "is not where"},
+		"dots out of the base": {filepath.Join(tmp, "sub") + "/../../" + filepath.Base(tmp) + "/oomguard-1x",
+			"is not where"},
 	}
 	if os.Geteuid() == 0 {
 		foreign := make("oomguard-6", 0o700, store.Dir)
@@ -90,7 +92,8 @@ func TestFindPrivate(t *testing.T) {
 	}
 }
 
-// TestPrivateLife: the folder is its owner's until that is gone, however it went; then in use as long as a rank or the relay writes.
+// TestPrivateLife: the folder is its owner's until that is gone, however it went; then in use as long as a rank or the
+// relay writes.
 func TestPrivateLife(t *testing.T) {
 	tmp := inTemp(t)
 	store := newStore(t)
@@ -153,11 +156,13 @@ func TestRemoveAnotherFolder(t *testing.T) {
 func TestSweepPrivate(t *testing.T) {
 	tmp := inTemp(t)
 	store, lives := newStore(t), newStore(t)
-	left, live, orphan := aPrivate(t, tmp, store), aPrivate(t, tmp, lives), aPrivate(t, tmp, &Store{Dir: filepath.Join(tmp, "no run")})
+	left, live, orphan := aPrivate(t, tmp, store), aPrivate(t, tmp, lives),
+		aPrivate(t, tmp, &Store{Dir: filepath.Join(tmp, "no run")})
 	begin(t, store)
 	for name, text := range map[string]string{
-		"rank-0.0.5.jsonl": `{"e":"hello","q":1,"rank":0,"pid":5}` + "\n" + `{"e":"exc","q":2,"type":"E","msg":"topsecretvalue"}` + "\n" + `{"torn`,
-		"other.jsonl":      "not ours\n", "output.log": "the end: topsecretvalue\n",
+		"rank-0.0.5.jsonl": `{"e":"hello","q":1,"rank":0,"pid":5}` + "\n" +
+			`{"e":"exc","q":2,"type":"E","msg":"topsecretvalue"}` + "\n" + `{"torn`,
+		"other.jsonl": "not ours\n", "output.log": "the end: topsecretvalue\n",
 	} {
 		if err := os.WriteFile(filepath.Join(left.Dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -189,7 +194,8 @@ func TestSweepPrivate(t *testing.T) {
 		t.Errorf("output %q, %v", output, err)
 	}
 	rec, err := Load(store)
-	if err != nil || len(rec.Ranks) != 1 || rec.Ranks[0].Exception == nil || rec.Ranks[0].Exception.Message != Redacted {
+	if err != nil || len(rec.Ranks) != 1 || rec.Ranks[0].Exception == nil ||
+		rec.Ranks[0].Exception.Message != Redacted {
 		t.Errorf("%v %+v", err, rec)
 	}
 	if names := store.stageFiles(); len(names) != 1 {
@@ -197,8 +203,8 @@ func TestSweepPrivate(t *testing.T) {
 	}
 }
 
-// TestCopierOutlivesItsFolder: when somebody takes the private folder away while the run goes on, what known ranks write is recorded all the
-// same, and the report says what is missing.
+// TestCopierOutlivesItsFolder: when somebody takes the private folder away while the run goes on, what known ranks
+// write is recorded all the same, and the report says what is missing.
 func TestCopierOutlivesItsFolder(t *testing.T) {
 	store, dir := newStore(t), t.TempDir()
 	rank, err := os.Create(filepath.Join(dir, "rank-0.0.5.jsonl"))

@@ -1,6 +1,7 @@
-// Package monitor watches a run without touching it: device memory through monitor/gpu, the memory of every training stage
-// through the probe's files. Everything goes to append-only files of the run folder as it comes; a Recording is always rebuilt
-// from those files, so that the report of a run that ended well and of one that was killed are made the same way.
+// Package monitor watches a run without touching it: device memory through monitor/gpu, the memory of every training
+// stage through the probe's files. Everything goes to append-only files of the run folder as it comes; a Recording is
+// always rebuilt from those files, so that the report of a run that ended well and of one that was killed are made the
+// same way.
 package monitor
 
 import (
@@ -11,8 +12,8 @@ import (
 
 // Recording is what was seen of a run.
 type Recording struct {
-	// Memory says what the ranks' numbers are: "cuda" (PyTorch's allocator), "rss" (resident host memory, when there is no GPU), or
-	// "" when no rank reported.
+	// Memory says what the ranks' numbers are: "cuda" (PyTorch's allocator), "rss" (resident host memory, when there is
+	// no GPU), or "" when no rank reported.
 	Memory  string         `json:"memory"`
 	Ranks   []Rank         `json:"ranks"`
 	Devices []DeviceRecord `json:"devices"`
@@ -33,8 +34,8 @@ type Rank struct {
 	Torch     string `json:"torch"`
 	Memory    string `json:"memory"`
 	Device    int    `json:"device"` // CUDA index inside the process; -1 unknown
-	// BaselineBytes is what the process held when torch had just been imported (rss: interpreter and libraries; cuda: 0). Stage
-	// peaks of an "rss" rank are given above it, as allocated bytes; add it for the resident size.
+	// BaselineBytes is what the process held when torch had just been imported (rss: interpreter and libraries; cuda:
+	// 0). Stage peaks of an "rss" rank are given above it, as allocated bytes; add it for the resident size.
 	BaselineBytes int64       `json:"baseline_bytes"`
 	Stages        []StagePeak `json:"stages"`
 	Steps         int         `json:"steps"` // optimizer steps completed

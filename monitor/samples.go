@@ -41,12 +41,13 @@ type procSample struct {
 	RSS  int64 `json:"rss"` // highest so far
 }
 
-// linesPerDecade bounds the samples of a run of any length: after so many lines each line covers twice as many ticks, so a run
-// needs linesPerDecade lines for every doubling of its length. At 1 Hz the first 10,000 lines are 2.8 hours, 100,000 lines four months.
+// linesPerDecade bounds the samples of a run of any length: after so many lines each line covers twice as many ticks,
+// so a run needs linesPerDecade lines for every doubling of its length. At 1 Hz the first 10,000 lines are 2.8 hours,
+// 100,000 lines four months.
 const linesPerDecade = 10000
 
-// sampleWriter folds ticks into lines. A new peak is written at once (in steps of peakStep of the device's total), so that a
-// crash loses no more than that.
+// sampleWriter folds ticks into lines. A new peak is written at once (in steps of peakStep of the device's total), so
+// that a crash loses no more than that.
 type sampleWriter struct {
 	w       io.Writer
 	span    int // ticks a line
@@ -162,13 +163,15 @@ next:
 	return a
 }
 
-// What is read at most: thinning keeps a run of any length far below, and a line for 16 GPUs with 100 processes each is below 200 KiB.
+// What is read at most: thinning keeps a run of any length far below, and a line for 16 GPUs with 100 processes each is
+// below 200 KiB.
 const (
 	maxSamples    = 256 << 20
 	maxSampleLine = 1 << 20
 )
 
-// readSamples calls each for every whole line of samples.jsonl; a torn last line (the machine lost power) is passed over.
+// readSamples calls each for every whole line of samples.jsonl; a torn last line (the machine lost power) is passed
+// over.
 func readSamples(dir string, each func(sample)) error {
 	f, err := files.OpenOwn(filepath.Join(dir, samplesFile))
 	if errors.Is(err, os.ErrNotExist) {

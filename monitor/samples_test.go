@@ -11,11 +11,12 @@ import (
 )
 
 func tick(at int, used int64) sample {
-	return sample{T: float64(at), N: 1, Devices: []deviceSample{{Index: 0, Name: "X", Total: 1000, Used: used, Free: 1000 - used}}}
+	return sample{T: float64(at), N: 1,
+		Devices: []deviceSample{{Index: 0, Name: "X", Total: 1000, Used: used, Free: 1000 - used}}}
 }
 
-// TestSamplesStayBounded: ten times the ticks must not give ten times the lines, and neither the highest use nor the lowest
-// free memory may be lost in thinning.
+// TestSamplesStayBounded: ten times the ticks must not give ten times the lines, and neither the highest use nor the
+// lowest free memory may be lost in thinning.
 func TestSamplesStayBounded(t *testing.T) {
 	var out bytes.Buffer
 	w := newSampleWriter(&out)

@@ -6,25 +6,27 @@ import (
 	"oomguard/monitor/probe"
 )
 
-// StepMemory is one optimizer step of a rank (or several neighbours of a long run): the highest memory inside it and what was still held
-// when it was over. Sizes are allocated bytes; for an "rss" rank resident bytes above the baseline.
+// StepMemory is one optimizer step of a rank (or several neighbours of a long run): the highest memory inside it and
+// what was still held when it was over. Sizes are allocated bytes; for an "rss" rank resident bytes above the baseline.
 type StepMemory struct {
-	Step          int       `json:"step"` // the last step that it stands for; setup belongs to step 0
-	Time          time.Time `json:"time"`
-	PeakBytes     int64     `json:"peak_bytes"`
-	PeakStage     string    `json:"peak_stage"`
-	HeldBytes     int64     `json:"held_bytes"` // after the optimizer's step; -1: not seen (the rank died inside the step)
-	ReservedBytes int64     `json:"reserved_bytes"`
+	Step      int       `json:"step"` // the last step that it stands for; setup belongs to step 0
+	Time      time.Time `json:"time"`
+	PeakBytes int64     `json:"peak_bytes"`
+	PeakStage string    `json:"peak_stage"`
+	// after the optimizer's step; -1: not seen (the rank died inside the step)
+	HeldBytes     int64 `json:"held_bytes"`
+	ReservedBytes int64 `json:"reserved_bytes"`
 }
 
 // Turnover says what becomes of the gradients between two steps. Zero sizes are unknown.
 type Turnover struct {
-	// FirstForwardBytes was held at the end of the first forward pass of all, when there were no gradients and no optimizer state yet;
-	// LaterForwardBytes is the least of the later steps' first forward passes.
+	// FirstForwardBytes was held at the end of the first forward pass of all, when there were no gradients and no
+	// optimizer state yet; LaterForwardBytes is the least of the later steps' first forward passes.
 	FirstForwardBytes int64 `json:"first_forward_bytes"`
 	LaterForwardBytes int64 `json:"later_forward_bytes"`
 	LaterForwards     int   `json:"later_forwards"`
-	// AfterStepBytes was held right after an optimizer step, AfterClearBytes right after the zero_grad that followed it.
+	// AfterStepBytes was held right after an optimizer step, AfterClearBytes right after the zero_grad that followed
+	// it.
 	AfterStepBytes  int64 `json:"after_step_bytes"`
 	AfterClearBytes int64 `json:"after_clear_bytes"`
 	Steps           int   `json:"steps"`   // optimizer steps of which the end was seen
@@ -64,8 +66,8 @@ func (f *stepFold) add(e probe.Event, at time.Time, peak, held int64) {
 
 func isStep(stage string) bool { return stage == "optimizer-init" || stage == "optimizer-step" }
 
-// enter begins another step, unless the running element still has room for it. A window that was folded over many steps carries its last
-// one's number, so numbers may repeat and jump, but not fall by more than one.
+// enter begins another step, unless the running element still has room for it. A window that was folded over many steps
+// carries its last one's number, so numbers may repeat and jump, but not fall by more than one.
 func (f *stepFold) enter(step int, at time.Time) {
 	span := max(f.span, 1)
 	if f.begun && step/span == f.current.Step/span {
@@ -146,7 +148,8 @@ func thinPoints(points []DevicePoint) []DevicePoint {
 	half := points[:0]
 	for i := 0; i+1 < len(points); i += 2 {
 		a, b := points[i], points[i+1]
-		half = append(half, DevicePoint{Time: b.Time, UsedBytes: max(a.UsedBytes, b.UsedBytes), OwnBytes: max(a.OwnBytes, b.OwnBytes)})
+		half = append(half, DevicePoint{Time: b.Time, UsedBytes: max(a.UsedBytes, b.UsedBytes),
+			OwnBytes: max(a.OwnBytes, b.OwnBytes)})
 	}
 	return half
 }

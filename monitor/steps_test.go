@@ -22,11 +22,12 @@ func course(t *testing.T, lines string) Rank {
 	return rec.Ranks[0]
 }
 
-// TestRecordedGradients: real runs of testdata/courses/train.py, in which zero_grad is called, not called, or fills with zeros. The model
-// has 12 x (2048 x 2048 + 2048) parameters of 4 bytes: 192 MiB of gradients.
+// TestRecordedGradients: real runs of testdata/courses/train.py, in which zero_grad is called, not called, or fills
+// with zeros. The model has 12 x (2048 x 2048 + 2048) parameters of 4 bytes: 192 MiB of gradients.
 func TestRecordedGradients(t *testing.T) {
 	const mib, gradients = 1 << 20, 12 * (2048*2048 + 2048) * 4
-	for name, want := range map[string]struct{ cleared, kept bool }{"clear": {true, false}, "never": {false, true}, "zeros": {true, true}} {
+	for name, want := range map[string]struct{ cleared, kept bool }{"clear": {true, false}, "never": {false, true},
+		"zeros": {true, true}} {
 		text, err := os.ReadFile(filepath.Join("testdata", "courses", "gradients-"+name+".jsonl"))
 		if err != nil {
 			t.Fatal(err)
@@ -49,7 +50,8 @@ func TestRecordedGradients(t *testing.T) {
 	}
 }
 
-// TestCourseIsBounded: of a run of any length few steps are kept, in order, and neither the highest peak nor the last step is lost.
+// TestCourseIsBounded: of a run of any length few steps are kept, in order, and neither the highest peak nor the last
+// step is lost.
 func TestCourseIsBounded(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`{"e":"hello","q":1,"rank":0,"pid":5,"mem":"cuda"}` + "\n")
@@ -59,7 +61,8 @@ func TestCourseIsBounded(t *testing.T) {
 			peak = 999
 		}
 		fmt.Fprintf(&b, `{"e":"w","q":%d,"t":%d,"s":"forward","st":%d,"a":50,"pa":%d}`+"\n", 3*i+2, i*1000, i, peak)
-		fmt.Fprintf(&b, `{"e":"w","q":%d,"t":%d,"s":"optimizer-step","st":%d,"mb":1,"a":%d,"pa":60}`+"\n", 3*i+3, i*1000+500, i, i)
+		fmt.Fprintf(&b, `{"e":"w","q":%d,"t":%d,"s":"optimizer-step","st":%d,"mb":1,"a":%d,"pa":60}`+"\n", 3*i+3,
+			i*1000+500, i, i)
 	}
 	r := course(t, b.String())
 	if len(r.Course) > keepSteps {
@@ -68,7 +71,8 @@ func TestCourseIsBounded(t *testing.T) {
 	var highest int64
 	for i, s := range r.Course {
 		highest = max(highest, s.PeakBytes)
-		if i > 0 && (s.Step <= r.Course[i-1].Step || s.HeldBytes < r.Course[i-1].HeldBytes || s.Time.Before(r.Course[i-1].Time)) {
+		if i > 0 && (s.Step <= r.Course[i-1].Step || s.HeldBytes < r.Course[i-1].HeldBytes ||
+			s.Time.Before(r.Course[i-1].Time)) {
 			t.Fatalf("out of order: %+v %+v", r.Course[i-1], s)
 		}
 	}

@@ -17,8 +17,8 @@ import (
 	"oomguard/launcher/files"
 )
 
-// Names of the files of a run folder. Everything but run.json and the reports is append-only, so that a machine that loses power
-// leaves a readable run.
+// Names of the files of a run folder. Everything but run.json and the reports is append-only, so that a machine that
+// loses power leaves a readable run.
 const (
 	metaFile    = "run.json"
 	samplesFile = "samples.jsonl"
@@ -56,8 +56,8 @@ func CreateRun(root string, now time.Time) (*Store, error) {
 	return s, nil
 }
 
-// TempRoot is where runs are recorded when their own root cannot be written: a folder of this user's among the temporary files, which
-// are everybody's.
+// TempRoot is where runs are recorded when their own root cannot be written: a folder of this user's among the
+// temporary files, which are everybody's.
 func TempRoot() (string, error) {
 	f, err := files.EnsureFolder(filepath.Join(os.TempDir(), fmt.Sprintf("oomguard-runs-%d", os.Geteuid())))
 	if err != nil {
@@ -186,8 +186,8 @@ func (s *Store) ReadFile(name string, limit int64) ([]byte, error) {
 // ErrNoRun says that there is no such run.
 var ErrNoRun = errors.New("no such run")
 
-// Open finds a run: "" or "last" is the newest under root, anything else a folder's path (also that of one node's part), its name
-// under root, or the unique end of its name.
+// Open finds a run: "" or "last" is the newest under root, anything else a folder's path (also that of one node's
+// part), its name under root, or the unique end of its name.
 func Open(root, name string) (*Store, error) {
 	if name != "" && name != "last" {
 		for _, dir := range []string{throughLinks(name), throughLinks(filepath.Join(root, name))} {

@@ -40,7 +40,8 @@ type Config struct {
 // probeInterval is how often the ranks' files are copied into the run folder: what a crash of this machine can lose.
 const probeInterval = 200 * time.Millisecond
 
-// Watcher records a run until it is stopped. Nothing that goes wrong in it reaches the run: it is noted in the recording.
+// Watcher records a run until it is stopped. Nothing that goes wrong in it reaches the run: it is noted in the
+// recording.
 type Watcher struct {
 	cfg     Config
 	cancel  context.CancelFunc
@@ -179,7 +180,8 @@ func unread(d gpu.Device) string {
 }
 
 func sampleDevice(d gpu.Device, owns func(int) bool) deviceSample {
-	out := deviceSample{Index: d.Index, UUID: d.UUID, Name: d.Name, Total: d.TotalBytes, Used: d.UsedBytes, Free: d.FreeBytes}
+	out := deviceSample{Index: d.Index, UUID: d.UUID, Name: d.Name, Total: d.TotalBytes, Used: d.UsedBytes,
+		Free: d.FreeBytes}
 	for _, p := range d.Processes {
 		if !owns(p.PID) {
 			out.Others = append(out.Others, p)

@@ -39,7 +39,8 @@ func (d *devices) Close() error { return nil }
 func oneGPU(used int64, processes ...gpu.Process) func() (gpu.Snapshot, error) {
 	return func() (gpu.Snapshot, error) {
 		return gpu.Snapshot{Devices: []gpu.Device{{
-			Index: 0, Name: "X", TotalBytes: 1000, UsedBytes: used, FreeBytes: 1000 - used, MemoryKnown: true, Processes: processes, ProcessesKnown: true,
+			Index: 0, Name: "X", TotalBytes: 1000, UsedBytes: used, FreeBytes: 1000 - used, MemoryKnown: true,
+			Processes: processes, ProcessesKnown: true,
 		}}}, nil
 	}
 }
@@ -73,7 +74,8 @@ func TestWatcherRecordsDevices(t *testing.T) {
 	store := newStore(t)
 	notes := watchAll(t, store, &devices{replies: []func() (gpu.Snapshot, error){
 		oneGPU(100),
-		oneGPU(700, gpu.Process{PID: 7, UsedBytes: 500, Known: true}, gpu.Process{PID: 8, Name: "other", UsedBytes: 200, Known: true}),
+		oneGPU(700, gpu.Process{PID: 7, UsedBytes: 500, Known: true},
+			gpu.Process{PID: 8, Name: "other", UsedBytes: 200, Known: true}),
 		func() (gpu.Snapshot, error) { return gpu.Snapshot{}, errors.New("the driver hangs") },
 		oneGPU(300),
 	}})
@@ -82,7 +84,8 @@ func TestWatcherRecordsDevices(t *testing.T) {
 		t.Fatal(err, notes)
 	}
 	d := rec.Devices[0]
-	if d.StartBytes != 100 || d.PeakUsedBytes != 700 || d.MinFreeBytes != 300 || d.OwnPeakBytes != 500 || len(d.Others) != 1 || d.Others[0].PID != 8 {
+	if d.StartBytes != 100 || d.PeakUsedBytes != 700 || d.MinFreeBytes != 300 || d.OwnPeakBytes != 500 ||
+		len(d.Others) != 1 || d.Others[0].PID != 8 {
 		t.Errorf("device %+v", d)
 	}
 	if text := strings.Join(rec.Missing, "\n"); !strings.Contains(text, "the driver hangs") {
@@ -94,10 +97,11 @@ func TestWatcherRecordsDevices(t *testing.T) {
 func TestWatcherSurvivesItsOwnFaults(t *testing.T) {
 	store := newStore(t)
 	asked := make(chan struct{})
-	w := Watch(Config{Store: store, Devices: &devices{replies: []func() (gpu.Snapshot, error){func() (gpu.Snapshot, error) {
-		close(asked)
-		panic("index out of range")
-	}}}})
+	w := Watch(Config{Store: store,
+		Devices: &devices{replies: []func() (gpu.Snapshot, error){func() (gpu.Snapshot, error) {
+			close(asked)
+			panic("index out of range")
+		}}}})
 	<-asked
 	if notes := strings.Join(w.Stop(), "\n"); !strings.Contains(notes, "index out of range") {
 		t.Errorf("notes %q", notes)
@@ -149,12 +153,14 @@ func TestCopierTakesWholeLines(t *testing.T) {
 		t.Fatalf("%v %+v", err, rec)
 	}
 	r := rec.Ranks[0]
-	if !r.Ended || r.Steps != 9 || r.Exception == nil || r.Exception.Message != Redacted || r.LostEvents != 0 || r.Stages[0].AllocatedBytes != 2000 {
+	if !r.Ended || r.Steps != 9 || r.Exception == nil || r.Exception.Message != Redacted || r.LostEvents != 0 ||
+		r.Stages[0].AllocatedBytes != 2000 {
 		t.Errorf("rank %+v", r)
 	}
 }
 
-// TestLoadFollowsCUDA: a rank begins on the host and its numbers become the allocator's when CUDA starts; attempts stay apart.
+// TestLoadFollowsCUDA: a rank begins on the host and its numbers become the allocator's when CUDA starts; attempts stay
+// apart.
 func TestLoadFollowsCUDA(t *testing.T) {
 	store := newStore(t)
 	for name, text := range map[string]string{
@@ -168,7 +174,8 @@ func TestLoadFollowsCUDA(t *testing.T) {
 {"e":"note","q":10,"msg":"a hook is missing"}
 not a line
 `,
-		"rank-0.1.9.jsonl": `{"e":"hello","q":1,"rank":0,"attempt":1,"pid":9,"mem":"cuda"}` + "\n" + `{"e":"w","q":2,"s":"forward","pa":80}` + "\n",
+		"rank-0.1.9.jsonl": `{"e":"hello","q":1,"rank":0,"attempt":1,"pid":9,"mem":"cuda"}` + "\n" +
+			`{"e":"w","q":2,"s":"forward","pa":80}` + "\n",
 		"rank-2.0.7.jsonl": `{"e":"w","q":2,"s":"forward","pa":80}` + "\n", // no hello: nothing is known of it
 	} {
 		if err := os.WriteFile(filepath.Join(store.Dir, stagesDir, name), []byte(text), 0o600); err != nil {
@@ -180,7 +187,8 @@ not a line
 		t.Fatalf("%v %+v", err, rec)
 	}
 	r := rec.Ranks[0]
-	if r.Rank != 1 || r.Memory != "cuda" || r.Device != 1 || len(r.Stages) != 1 || r.LostEvents != 3 || r.AllocatorRetries != 2 {
+	if r.Rank != 1 || r.Memory != "cuda" || r.Device != 1 || len(r.Stages) != 1 || r.LostEvents != 3 ||
+		r.AllocatorRetries != 2 {
 		t.Errorf("rank %+v", r)
 	}
 	if s := r.Stages[0]; s.AllocatedBytes != 70 || s.ReservedBytes != 95 || s.Windows != 3 || s.PeakStep != 0 {

@@ -11,8 +11,8 @@ const (
 	SI  Units = "si"
 )
 
-// format gives n with two decimals. Below a tenth of the large unit it takes the next smaller one, as PyTorch's own messages do:
-// "0.06 GiB" would hide that a shared-memory mount has exactly 64 MiB.
+// format gives n with two decimals. Below a tenth of the large unit it takes the next smaller one, as PyTorch's own
+// messages do: "0.06 GiB" would hide that a shared-memory mount has exactly 64 MiB.
 func (u Units) format(n int64) string {
 	large, small, largeName, smallName := float64(1<<30), float64(1<<20), "GiB", "MiB"
 	if u == SI {

@@ -19,19 +19,21 @@ type cgroupFiles struct {
 }
 
 func cgroupV1() cgroupFiles {
-	return cgroupFiles{"sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "memory.oom_control"}
+	return cgroupFiles{"sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file",
+		"memory.oom_control"}
 }
 
 func cgroupV2() cgroupFiles {
 	return cgroupFiles{"sys/fs/cgroup", "memory.max", "memory.current", "inactive_file", "memory.events"}
 }
 
-// unlimited is v1's way to say that there is no limit: the largest page count, a little below 2^63 (PAGE_COUNTER_MAX in Linux'
-// include/linux/page_counter.h). No machine comes near half of it.
+// unlimited is v1's way to say that there is no limit: the largest page count, a little below 2^63 (PAGE_COUNTER_MAX in
+// Linux' include/linux/page_counter.h). No machine comes near half of it.
 const unlimited = int64(1) << 62
 
-// readCgroup finds the limit that leaves the least, from our own control group up to the root of the mount. A container usually
-// sees its own group as the root, while /proc/self/cgroup may name a path that is not mounted: those levels are passed over.
+// readCgroup finds the limit that leaves the least, from our own control group up to the root of the mount. A container
+// usually sees its own group as the root, while /proc/self/cgroup may name a path that is not mounted: those levels are
+// passed over.
 func (h *Host) readCgroup(root string) error {
 	file := filepath.Join(root, "proc/self/cgroup")
 	data, err := readSystem(file)
@@ -57,7 +59,8 @@ func (h *Host) readCgroup(root string) error {
 	}
 }
 
-// memoryGroup reads lines of "id:controllers:path". A v1 memory controller wins: on a hybrid system it is the one that counts.
+// memoryGroup reads lines of "id:controllers:path". A v1 memory controller wins: on a hybrid system it is the one that
+// counts.
 func memoryGroup(text string) (cgroupFiles, string) {
 	group := "/"
 	for line := range strings.SplitSeq(text, "\n") {

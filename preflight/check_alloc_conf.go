@@ -28,7 +28,8 @@ func judgeAllocConf(f Facts, _ checklists.Params) checklists.Verdict {
 			}
 		}
 		if len(texts) > 0 {
-			return checklists.Verdict{Status: checklists.Status(severity), Detail: strings.Join(texts, "; "), Remedy: strings.Join(remedies, "; ")}
+			return checklists.Verdict{Status: checklists.Status(severity), Detail: strings.Join(texts, "; "),
+				Remedy: strings.Join(remedies, "; ")}
 		}
 	}
 	texts := []string{"none set: the allocator's defaults hold"}
@@ -53,7 +54,8 @@ func (f Facts) fraction() []allocconf.Problem {
 	}
 	return []allocconf.Problem{{
 		Severity: allocconf.Fail, Key: "per_process_memory_fraction",
-		Text: fmt.Sprintf("per_process_memory_fraction lets a rank take %.0f %% of the GPU (%s); its allocator will need %s",
+		Text: fmt.Sprintf("per_process_memory_fraction lets a rank take %.0f %% of the GPU (%s); its allocator will "+
+			"need %s",
 			100*share, f.bytes(limit), f.bytes(need)),
 		Remedy: "raise per_process_memory_fraction or leave it out",
 	}}

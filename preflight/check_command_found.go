@@ -18,7 +18,9 @@ func judgeCommandFound(f Facts, _ checklists.Params) checklists.Verdict {
 	case c.Err == nil:
 		return passed(c.Name + " is " + c.Path)
 	case f.Mode == ModeCheck:
-		return skipped(c.Name+" is not on this machine: "+c.Err.Error(), "nothing to do here if the job starts elsewhere; it is judged again there")
+		return skipped(c.Name+" is not on this machine: "+c.Err.Error(),
+			"nothing to do here if the job starts elsewhere; it is judged again there")
 	}
-	return failed(c.Name+" cannot be started: "+c.Err.Error(), "activate the environment it is installed in, or give its full path")
+	return failed(c.Name+" cannot be started: "+c.Err.Error(),
+		"activate the environment it is installed in, or give its full path")
 }

@@ -26,9 +26,11 @@ func judgeComputeMode(f Facts, _ checklists.Params) checklists.Verdict {
 		case d.ComputeMode == "prohibited":
 			refused = append(refused, label(d)+" is in compute mode prohibited")
 		case d.ComputeMode == "exclusive-process" && len(d.Processes) > 0:
-			refused = append(refused, fmt.Sprintf("%s admits one process (exclusive-process) and pid %d has it", label(d), d.Processes[0].PID))
+			refused = append(refused, fmt.Sprintf("%s admits one process (exclusive-process) and pid %d has it",
+				label(d), d.Processes[0].PID))
 		case d.ComputeMode == "exclusive-process" && !d.ProcessesKnown:
-			unknown = append(unknown, fmt.Sprintf("%s admits one process (exclusive-process) and whether one has it is not known%s", label(d), withNote(d.Unknown.Processes)))
+			unknown = append(unknown, fmt.Sprintf("%s admits one process (exclusive-process) and whether one has it "+
+				"is not known%s", label(d), withNote(d.Unknown.Processes)))
 		case d.ComputeMode == "":
 			unknown = append(unknown, "the compute mode of "+label(d)+" is not known"+withNote(d.Unknown.ComputeMode))
 		}

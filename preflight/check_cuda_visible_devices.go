@@ -24,7 +24,8 @@ func judgeCUDAVisibleDevices(f Facts, _ checklists.Params) checklists.Verdict {
 		devices = nil // the variable can only be judged by its form
 	}
 	v := visible(f.Env, devices)
-	const spell = "write the numbers or identifiers that nvidia-smi -L shows, each once, with commas and no spaces; or unset it"
+	const spell = "write the numbers or identifiers that nvidia-smi -L shows, each once, with commas and no spaces; " +
+		"or unset it"
 	doubts, remedies := v.doubts, []string{}
 	if len(doubts) > 0 {
 		remedies = append(remedies, spell)
@@ -37,7 +38,8 @@ func judgeCUDAVisibleDevices(f Facts, _ checklists.Params) checklists.Verdict {
 	}
 	if mixed(devices) && f.Env["CUDA_DEVICE_ORDER"] != "PCI_BUS_ID" {
 		// CUDA's default order is fastest first, NVML's is by bus: numbers may mean different GPUs.
-		doubts = append(doubts, fmt.Sprintf("the GPUs differ (%s) and CUDA numbers them by speed, nvidia-smi by bus", deviceNames(devices)))
+		doubts = append(doubts, fmt.Sprintf("the GPUs differ (%s) and CUDA numbers them by speed, nvidia-smi by bus",
+			deviceNames(devices)))
 		remedies = append(remedies, "export CUDA_DEVICE_ORDER=PCI_BUS_ID")
 	}
 	found := fmt.Sprintf("CUDA_VISIBLE_DEVICES: %s. GPUs left to the job: %d", strings.Join(v.faults, "; "), v.names)

@@ -22,10 +22,12 @@ func judgeGPUCount(f Facts, _ checklists.Params) checklists.Verdict {
 		// torch/distributed/run.py, determine_local_world_size: gpu without CUDA is an error, auto counts CPUs instead.
 		switch word := processWord(f.Job, f.Env); word {
 		case "gpu":
-			return failed("one process for each GPU was asked for and none is visible: torchrun would stop with \"Cuda is not available\"",
+			return failed("one process for each GPU was asked for and none is visible: torchrun would stop with "+
+				"\"Cuda is not available\"",
 				"make the GPUs visible (see nvml-available and cuda-visible-devices), or give --nproc-per-node a number")
 		case "auto":
-			return warned("one process for each GPU was asked for and none is visible: torchrun would start one for each CPU instead",
+			return warned("one process for each GPU was asked for and none is visible: torchrun would start one for "+
+				"each CPU instead",
 				"make the GPUs visible (see nvml-available and cuda-visible-devices), or give --nproc-per-node a number")
 		}
 	}
@@ -38,7 +40,8 @@ func judgeGPUCount(f Facts, _ checklists.Params) checklists.Verdict {
 	case !known:
 		return skipped("how many GPUs there will be is not known", giveGPU)
 	case there < n:
-		return failed(fmt.Sprintf("%d processes on this node and %s: %d. The others would fail with \"invalid device ordinal\"", n, where, there),
+		return failed(fmt.Sprintf("%d processes on this node and %s: %d. The others would fail with \"invalid "+
+			"device ordinal\"", n, where, there),
 			fmt.Sprintf("start at most %d processes (--nproc-per-node), or make more GPUs visible", there))
 	}
 	return passed(fmt.Sprintf("%d processes on a node, %s: %d", n, where, there))
@@ -55,8 +58,8 @@ func (f Facts) visibleGPUs() (n int, where string, known bool) {
 	return 0, "", false
 }
 
-// cudaSeesNone: the job will find no GPU here. That NVML shows none is not enough: its driver may be broken, or the GPUs not
-// NVIDIA's; and a gate may stand on a machine that is not the job's.
+// cudaSeesNone: the job will find no GPU here. That NVML shows none is not enough: its driver may be broken, or the
+// GPUs not NVIDIA's; and a gate may stand on a machine that is not the job's.
 func (f Facts) cudaSeesNone() bool {
 	if len(f.Devices) > 0 {
 		return !f.elsewhere() && len(visible(f.Env, f.Devices).devices) == 0

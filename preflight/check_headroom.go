@@ -32,7 +32,8 @@ func judgeHeadroom(f Facts, with checklists.Params) checklists.Verdict {
 	total := f.Estimate.GPU.TotalBytes
 	need, words := f.decisive(least)
 	free := percentFree(total, need)
-	detail := fmt.Sprintf("%s needed of %s (%s): %s; at least %.0f %% must stay free", words, f.bytes(total), f.Estimate.GPU.Name, f.left(total, need), least)
+	detail := fmt.Sprintf("%s needed of %s (%s): %s; at least %.0f %% must stay free", words, f.bytes(total),
+		f.Estimate.GPU.Name, f.left(total, need), least)
 	const remedy = "oomguard plan shows what would make it fit, cheapest first"
 	if free < least {
 		return failed(detail, remedy)
@@ -40,9 +41,11 @@ func judgeHeadroom(f Facts, with checklists.Params) checklists.Verdict {
 	high := *f.Estimate.PerGPU.HighBytes // a lower bound decides nothing but a failure
 	switch {
 	case len(silent) > 0:
-		return warned(fmt.Sprintf("%s. Not judged, as the memory is unknown: %s", detail, strings.Join(silent, "; ")), "see what nvidia-smi shows, or "+giveGPU)
+		return warned(fmt.Sprintf("%s. Not judged, as the memory is unknown: %s", detail, strings.Join(silent, "; ")),
+			"see what nvidia-smi shows, or "+giveGPU)
 	case percentFree(total, high) < least:
-		return warned(fmt.Sprintf("%s. The estimate may be as high as %s: %s", detail, f.bytes(high), f.left(total, high)),
+		return warned(fmt.Sprintf("%s. The estimate may be as high as %s: %s", detail, f.bytes(high),
+			f.left(total, high)),
 			"narrow the estimate (oomguard explain shows what is unknown), or see oomguard plan")
 	case free < with["warn_percent"]:
 		return warned(fmt.Sprintf("%s, %.0f %% are better", detail, with["warn_percent"]), remedy)
@@ -50,7 +53,8 @@ func judgeHeadroom(f Facts, with checklists.Params) checklists.Verdict {
 	return passed(detail)
 }
 
-// silentDevices are the devices of the job whose size is not known, so that the estimate is held against the others only.
+// silentDevices are the devices of the job whose size is not known, so that the estimate is held against the others
+// only.
 func (f Facts) silentDevices() []string {
 	if f.Declared != "" || f.onCPU() {
 		return nil

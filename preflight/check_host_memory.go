@@ -24,7 +24,8 @@ type hostNeed struct {
 
 func judgeHostMemory(f Facts, _ checklists.Params) checklists.Verdict {
 	if f.elsewhere() {
-		return skipped("the job will run on another machine than this one", "nothing to do here; this is judged where the job starts")
+		return skipped("the job will run on another machine than this one",
+			"nothing to do here; this is judged where the job starts")
 	}
 	available, bound := f.Host.availableBytes()
 	if available == 0 {
@@ -40,7 +41,8 @@ func judgeHostMemory(f Facts, _ checklists.Params) checklists.Verdict {
 	}
 	needs := f.hostNeeds(int64(n))
 	if len(needs) == 0 {
-		return skipped("the size of the model is not known", "name the model: --model DIR|CONFIG.json, or its number of parameters: --params")
+		return skipped("the size of the model is not known",
+			"name the model: --model DIR|CONFIG.json, or its number of parameters: --params")
 	}
 	var sure, all int64
 	var texts []string
@@ -54,9 +56,12 @@ func judgeHostMemory(f Facts, _ checklists.Params) checklists.Verdict {
 	detail := fmt.Sprintf("%s %s; needed for %s", f.bytes(available), bound, strings.Join(texts, ", "))
 	switch {
 	case sure > available:
-		return failed(detail, "start fewer processes on the node, choose a smaller model, or raise the memory limit of the container or job")
+		return failed(detail, "start fewer processes on the node, choose a smaller model, or raise the memory limit "+
+			"of the container or job")
 	case all > available:
-		return warned(detail+" at most", "load the weights by one rank or straight to the GPU (low_cpu_mem_usage, cpu_ram_efficient_loading, meta device)")
+		return warned(detail+" at most",
+			"load the weights by one rank or straight to the GPU (low_cpu_mem_usage, cpu_ram_efficient_loading, "+
+				"meta device)")
 	}
 	return passed(detail)
 }
@@ -80,8 +85,10 @@ func (f Facts) hostNeeds(n int64) []hostNeed {
 		for i, p := range host.Parts {
 			names[i] = p.What
 		}
-		needs = append(needs, hostNeed{"what is offloaded (" + strings.Join(names, ", ") + ")", host.PerNodeBytes, true})
-		if more := host.PerNodeHighBytes - host.PerNodeBytes; more > 0 { // CachingHostAllocator rounds pinned blocks up to powers of two
+		needs = append(needs, hostNeed{"what is offloaded (" + strings.Join(names, ", ") + ")", host.PerNodeBytes,
+			true})
+		// CachingHostAllocator rounds pinned blocks up to powers of two
+		if more := host.PerNodeHighBytes - host.PerNodeBytes; more > 0 {
 			needs = append(needs, hostNeed{"rounding of pinned memory", more, false})
 		}
 	}
@@ -98,7 +105,8 @@ func (f Facts) parameters() int64 {
 	return max(f.Job.ModelParams.Or(0), 0)
 }
 
-// loadBytesPerParameter is the width in which the checkpoint is stored, or else that of the weights; fp32 when neither is known.
+// loadBytesPerParameter is the width in which the checkpoint is stored, or else that of the weights; fp32 when neither
+// is known.
 func loadBytesPerParameter(f Facts) int64 {
 	dtype := f.Job.BaseDtype.Or(f.Job.ParamDtype.Or(""))
 	if a := f.Job.Architecture; a != nil && a.Dtype != "" {

@@ -28,7 +28,8 @@ func judgeInterpreterFound(f Facts, _ checklists.Params) checklists.Verdict {
 	case f.Mode == ModeCheck:
 		return skipped("no Python with torch is known here, so the defaults of no installed version are used", remedy)
 	case python != "":
-		return warned(fmt.Sprintf("%s has no torch that could be found without running it, so defaults are assumed", python), remedy)
+		return warned(fmt.Sprintf("%s has no torch that could be found without running it, so defaults are assumed",
+			python), remedy)
 	}
 	return warned("the Python that will run is not known, so defaults of frameworks are assumed", remedy)
 }

@@ -16,7 +16,8 @@ func jobConsistent() check {
 	}
 }
 
-// A contradiction fails. What could not be read says nothing about the job, and neither does a file that may be where the job runs.
+// A contradiction fails. What could not be read says nothing about the job, and neither does a file that may be where
+// the job runs.
 func judgeJobConsistent(f Facts, _ checklists.Params) checklists.Verdict {
 	if f.Job == nil {
 		return skipped("no command was given", "give the command after --")
@@ -31,13 +32,16 @@ func judgeJobConsistent(f Facts, _ checklists.Params) checklists.Verdict {
 		}
 	}
 	if len(wrong) > 0 {
-		return failed(strings.Join(wrong, "; "), "correct what is named there; oomguard explain shows where every setting comes from")
+		return failed(strings.Join(wrong, "; "),
+			"correct what is named there; oomguard explain shows where every setting comes from")
 	}
 	if unread := f.Job.Unreadable; len(unread) > 0 {
-		return warned("not read: "+joined(slices.Concat(unread, f.Job.Absent)), "nothing to do if that is right; else set what is named there, or give the settings as flags")
+		return warned("not read: "+joined(slices.Concat(unread, f.Job.Absent)),
+			"nothing to do if that is right; else set what is named there, or give the settings as flags")
 	}
 	if len(f.Job.Absent) > 0 {
-		return skipped("not on this machine: "+joined(f.Job.Absent), "nothing to do if the job finds them where it runs; it is judged again there")
+		return skipped("not on this machine: "+joined(f.Job.Absent),
+			"nothing to do if the job finds them where it runs; it is judged again there")
 	}
 	return passed(fmt.Sprintf("nothing contradicts (model: %s, method: %s)",
 		f.Job.Model.Or("unknown"), f.Job.Method.Or("unknown")))

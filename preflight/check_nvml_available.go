@@ -25,16 +25,19 @@ func judgeNVMLAvailable(f Facts, _ checklists.Params) checklists.Verdict {
 	}
 	switch {
 	case f.elsewhere():
-		return skipped("judged against "+f.Declared+", not against this machine", "nothing to do here; this is judged where the job starts")
+		return skipped("judged against "+f.Declared+", not against this machine",
+			"nothing to do here; this is judged where the job starts")
 	case len(f.Devices) > 0:
 		return f.judgeLost()
 	case expected:
 		return failed(fmt.Sprintf("%s, and a GPU is expected here (%s)", why, f.signs()),
-			"see whether nvidia-smi works; in a container, start it with GPU access (--gpus all); after a driver update, reboot")
+			"see whether nvidia-smi works; in a container, start it with GPU access (--gpus all); after a driver "+
+				"update, reboot")
 	case f.onCPU():
 		return skipped("no NVIDIA driver here, and the job runs on the CPU", "nothing to do for a job without GPUs")
 	case len(f.Host.OtherAccelerators) > 0:
-		return skipped(fmt.Sprintf("the accelerator here (%s) is not seen through NVML: %s", strings.Join(f.Host.OtherAccelerators, ", "), why),
+		return skipped(fmt.Sprintf("the accelerator here (%s) is not seen through NVML: %s",
+			strings.Join(f.Host.OtherAccelerators, ", "), why),
 			"free memory cannot be checked on it; look at its own tool (rocm-smi, tegrastats)")
 	case f.Mode == ModeRun:
 		return warned("no GPU is visible and there is no sign of a driver: "+why,
@@ -63,7 +66,8 @@ func (f Facts) judgeLost() checklists.Verdict {
 	case len(lost) > 0 && f.usesCertainly():
 		return failed(strings.Join(lost, "; ")+". A rank on it would die at its first CUDA call", choose)
 	case len(lost)+len(spare) > 0:
-		return warned(strings.Join(append(lost, spare...), "; ")+". Whether the job uses it is not certain, and a lost GPU may keep CUDA from the others", choose)
+		return warned(strings.Join(append(lost, spare...), "; ")+
+			". Whether the job uses it is not certain, and a lost GPU may keep CUDA from the others", choose)
 	case len(silent) > 0:
 		return warned("could not be read: "+strings.Join(silent, "; "), "see whether nvidia-smi shows it")
 	}

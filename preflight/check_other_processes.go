@@ -7,8 +7,8 @@ import (
 	"oomguard/checklists"
 )
 
-// otherProcesses' tolerance is what NVIDIA's resiliency extension accepts as left over on a GPU before it restarts a job (512 MB);
-// a desktop session usually stays below it.
+// otherProcesses' tolerance is what NVIDIA's resiliency extension accepts as left over on a GPU before it restarts a
+// job (512 MB); a desktop session usually stays below it.
 func otherProcesses() check {
 	return check{
 		ID:       "other-processes",
@@ -36,7 +36,8 @@ func judgeOtherProcesses(f Facts, with checklists.Params) checklists.Verdict {
 		case d.UsedBytes <= tolerated && listedBytes(d) <= tolerated:
 			continue
 		}
-		held = append(held, fmt.Sprintf("%s: %s in use, %s", label(d), f.bytes(max(d.UsedBytes, listedBytes(d))), f.holders(d)))
+		held = append(held, fmt.Sprintf("%s: %s in use, %s", label(d), f.bytes(max(d.UsedBytes, listedBytes(d))),
+			f.holders(d)))
 		for _, p := range d.Processes {
 			ours = ours || p.Ours
 		}
@@ -49,7 +50,8 @@ func judgeOtherProcesses(f Facts, with checklists.Params) checklists.Verdict {
 	}
 	remedy := "wait for these processes, ask their owners, or choose other GPUs (CUDA_VISIBLE_DEVICES)"
 	if ours {
-		remedy = "some are yours: if they are left over from an earlier run, stop them (kill PID); otherwise choose other GPUs (CUDA_VISIBLE_DEVICES)"
+		remedy = "some are yours: if they are left over from an earlier run, stop them (kill PID); otherwise choose " +
+			"other GPUs (CUDA_VISIBLE_DEVICES)"
 	}
 	return warned(strings.Join(append(held, unknown...), "; "), remedy)
 }

@@ -19,7 +19,8 @@ func remedyChosen() check {
 	}
 }
 
-// judgeRemedyChosen takes a remedy for chosen when the planner, which offers only what is not on yet and helps, no longer offers it.
+// judgeRemedyChosen takes a remedy for chosen when the planner, which offers only what is not on yet and helps, no
+// longer offers it.
 func judgeRemedyChosen(f Facts, with checklists.Params) checklists.Verdict {
 	if v, missing := f.noEstimate(skipped); missing {
 		return v
@@ -35,7 +36,8 @@ func judgeRemedyChosen(f Facts, with checklists.Params) checklists.Verdict {
 	}
 	short := fmt.Sprintf("%s at the peak, and %.0f %% are needed", f.left(total, used), need)
 	if f.Estimate.Open() {
-		return warned(short+"; "+f.Estimate.Lacks(), "make what is counted smaller (oomguard plan), and give "+f.Estimate.Give())
+		return warned(short+"; "+f.Estimate.Lacks(),
+			"make what is counted smaller (oomguard plan), and give "+f.Estimate.Give())
 	}
 	if len(f.Remedies) == 0 {
 		return warned(short+", and no single setting makes this job smaller", f.moreMemory())
@@ -56,9 +58,12 @@ func (f Facts) nextRemedy(short string) (detail, do string) {
 	}
 	switch {
 	case at >= 0:
-		return fmt.Sprintf("%s; for %s (%s) %s is left, which %s", short, largest, f.bytes(f.bottleneckBytes()), next.ID, saves), do
+		return fmt.Sprintf("%s; for %s (%s) %s is left, which %s", short, largest, f.bytes(f.bottleneckBytes()),
+			next.ID, saves), do
 	case len(aimed) == 0:
-		return fmt.Sprintf("%s; no setting is made for %s, and the cheapest of the others, %s, %s", short, largest, next.ID, saves), do
+		return fmt.Sprintf("%s; no setting is made for %s, and the cheapest of the others, %s, %s", short, largest,
+			next.ID, saves), do
 	}
-	return fmt.Sprintf("what helps against %s is on already, but %s; the cheapest of the others, %s, %s", largest, short, next.ID, saves), do
+	return fmt.Sprintf("what helps against %s is on already, but %s; the cheapest of the others, %s, %s", largest,
+		short, next.ID, saves), do
 }

@@ -20,12 +20,17 @@ func judgeRemedyTriedSmall(f Facts, _ checklists.Params) checklists.Verdict {
 	}
 	key, tokens := RemedyKey(f.Job), Tokens(f.Job)
 	smaller := func(e Earlier) bool { return e.Small || (e.Tokens > 0 && e.Tokens < tokens) }
-	if e, found := f.newest(func(e Earlier) bool { return e.RemedyKey == key && e.Outcome == OutcomeOK && smaller(e) }); found {
+	if e, found := f.newest(func(e Earlier) bool {
+		return e.RemedyKey == key && e.Outcome == OutcomeOK &&
+			smaller(e)
+	}); found {
 		return passed(fmt.Sprintf("the smaller run %s ended well with the same settings", e.Run))
 	}
 	const remedy = "run it once with few steps, a smaller batch or a small model"
 	if e, found := f.newest(func(e Earlier) bool { return e.RemedyKey == key && smaller(e) }); found {
-		return warned(fmt.Sprintf("the smaller run %s with the same settings did not end well (%s)", e.Run, e.Outcome), remedy)
+		return warned(fmt.Sprintf("the smaller run %s with the same settings did not end well (%s)", e.Run, e.Outcome),
+			remedy)
 	}
-	return skipped(fmt.Sprintf("none of %d earlier runs tried these settings at a smaller size", len(f.History)), remedy)
+	return skipped(fmt.Sprintf("none of %d earlier runs tried these settings at a smaller size", len(f.History)),
+		remedy)
 }

@@ -22,7 +22,8 @@ func judgeRunFolderWritable(f Facts, with checklists.Params) checklists.Verdict 
 	case r.Path == "":
 		return skipped("nothing will be recorded", "nothing to do: only oomguard run records")
 	case r.Err != nil:
-		return failed("no run can be recorded in "+r.Path+": "+r.Err.Error(), "set OOMGUARD_DIR to a folder that can be written")
+		return failed("no run can be recorded in "+r.Path+": "+r.Err.Error(),
+			"set OOMGUARD_DIR to a folder that can be written")
 	case r.FreeBytes > 0 && r.FreeBytes < want:
 		return warned(fmt.Sprintf("%s has %s free, %s are wanted", r.Path, f.bytes(r.FreeBytes), f.bytes(want)),
 			"free some space, or set OOMGUARD_DIR to another disk")

@@ -6,9 +6,10 @@ import (
 	"oomguard/checklists"
 )
 
-// sharedMemory's thresholds count per process. NCCL's shared-memory transport takes segments of about 9.6 MB (NVIDIA/nccl#1518),
-// so below 10 MiB a process the ranks cannot even connect; DataLoader workers pass whole batches through /dev/shm, for which
-// 1 GiB a process is a rule of thumb (Docker gives 64 MiB in all; see pytorch#5040 for the bus errors that follow).
+// sharedMemory's thresholds count per process. NCCL's shared-memory transport takes segments of about 9.6 MB
+// (NVIDIA/nccl#1518), so below 10 MiB a process the ranks cannot even connect; DataLoader workers pass whole batches
+// through /dev/shm, for which 1 GiB a process is a rule of thumb (Docker gives 64 MiB in all; see pytorch#5040 for the
+// bus errors that follow).
 func sharedMemory() check {
 	return check{
 		ID:       "shm",
@@ -23,7 +24,8 @@ func judgeSharedMemory(f Facts, with checklists.Params) checklists.Verdict {
 	free, total := f.Host.ShmFreeBytes, f.Host.ShmTotalBytes
 	switch {
 	case f.elsewhere():
-		return skipped("the job will run on another machine than this one", "nothing to do here; this is judged where the job starts")
+		return skipped("the job will run on another machine than this one",
+			"nothing to do here; this is judged where the job starts")
 	case total == 0:
 		return skipped("the size of /dev/shm is unknown", "look at df -h /dev/shm")
 	case !known:
@@ -31,7 +33,8 @@ func judgeSharedMemory(f Facts, with checklists.Params) checklists.Verdict {
 	}
 	need, better := saturate(int64(n), mib(with["fail_mib"])), saturate(int64(n), mib(with["warn_mib"]))
 	detail := fmt.Sprintf("%s free of %s in /dev/shm for %d processes", f.bytes(free), f.bytes(total), n)
-	const remedy = "start the container with --shm-size=16g or --ipc=host (Kubernetes: an emptyDir with medium Memory on /dev/shm)"
+	const remedy = "start the container with --shm-size=16g or --ipc=host (Kubernetes: an emptyDir with medium " +
+		"Memory on /dev/shm)"
 	switch {
 	case n > 1 && !f.onCPU() && free < need:
 		return failed(fmt.Sprintf("%s; NCCL needs about %s", detail, f.bytes(need)), remedy)

@@ -16,7 +16,8 @@ func weightsComplete() check {
 	}
 }
 
-// Weights is what the headers of the model's safetensors files say. Read is nil when there are none to read: Err says why.
+// Weights is what the headers of the model's safetensors files say. Read is nil when there are none to read: Err says
+// why.
 type Weights struct {
 	Read *model.Weights
 	Err  error
@@ -24,20 +25,24 @@ type Weights struct {
 	Mismatch []string
 }
 
-// A truncated or missing shard ends every rank minutes after the start, and some loaders go on with random weights instead.
+// A truncated or missing shard ends every rank minutes after the start, and some loaders go on with random weights
+// instead.
 func judgeWeightsComplete(f Facts, _ checklists.Params) checklists.Verdict {
 	w := f.Weights
 	switch {
 	case w.Read == nil && w.Err != nil:
-		return skipped("no weights were read: "+w.Err.Error(), "nothing to do when training starts from random weights or from a hub name")
+		return skipped("no weights were read: "+w.Err.Error(),
+			"nothing to do when training starts from random weights or from a hub name")
 	case w.Read == nil:
 		return skipped("the model is not a folder on this machine", "give --model DIR to have its files looked at")
 	case len(w.Read.Problems) > 0:
 		return failed(few(w.Read.Problems), "download or copy the files that are named once more")
 	case len(w.Mismatch) > 0:
-		return warned(few(w.Mismatch), "see that config.json and the weights belong together; a head that is missing is normal when a base model is fine-tuned")
+		return warned(few(w.Mismatch), "see that config.json and the weights belong together; a head that is "+
+			"missing is normal when a base model is fine-tuned")
 	}
-	return passed(fmt.Sprintf("%d files of %s, %d tensors", len(w.Read.Files), f.bytes(w.Read.Bytes), len(w.Read.Tensors)))
+	return passed(fmt.Sprintf("%d files of %s, %d tensors", len(w.Read.Files), f.bytes(w.Read.Bytes),
+		len(w.Read.Tensors)))
 }
 
 // few joins the first three.

@@ -2,8 +2,8 @@ package preflight
 
 import "oomguard/checklists"
 
-// Checks is every check there is before a run, one file each; a checklist says which are asked. A check comes after those that it
-// names in After. To add one: a file check_<id>.go, a line here and one in checklists/pretraining.yaml.
+// Checks is every check there is before a run, one file each; a checklist says which are asked. A check comes after
+// those that it names in After. To add one: a file check_<id>.go, a line here and one in checklists/pretraining.yaml.
 func Checks() []checklists.Check[Facts] {
 	return seen([]check{
 		totalEstimated(),

@@ -34,21 +34,24 @@ func healthy() Facts {
 	j := &job.Job{
 		Argv:       []string{"torchrun", "--nproc-per-node=2", "train.py", "--lr", "1"},
 		ScriptArgs: []string{"--lr", "1"},
-		Launcher:   set("torchrun"), Script: set("train.py"), Model: set("gpt2"), Method: set("full"), ModelParams: set(int64(4e9)),
-		NProc: set(2), WorldSize: set(2), MicroBatch: set(8), SeqLen: set(1024),
+		Launcher:   set("torchrun"), Script: set("train.py"), Model: set("gpt2"), Method: set("full"),
+		ModelParams: set(int64(4e9)),
+		NProc:       set(2), WorldSize: set(2), MicroBatch: set(8), SeqLen: set(1024),
 		ParamDtype: set("bf16"), Optimizer: set("adamw"), Checkpointing: set("none"), Sharding: set("ddp"),
 		Interpreter: "/venv/bin/python", Versions: map[string]string{"torch": "2.6.0"},
 	}
 	var parts estimate.Components
 	parts[estimate.Activations], parts[estimate.Parameters] = 25*gib, 15*gib
 	e := &estimate.Estimate{
-		Model:      estimate.ModelSize{Name: "gpt2", Parameters: 4e9, TrainableParameters: 4e9},
-		GPU:        estimate.GPUSize{Name: "H100 SXM 80GB", Kind: "cuda", Count: 2, TotalBytes: 80 * gib},
-		PerGPU:     estimate.PerGPU{DeviceBytes: 40 * gib, ReservedBytes: 38*gib + gib/2, LowBytes: 38 * gib, HighBytes: bytesPtr(44 * gib), PeakStage: estimate.Backward, Components: parts},
+		Model: estimate.ModelSize{Name: "gpt2", Parameters: 4e9, TrainableParameters: 4e9},
+		GPU:   estimate.GPUSize{Name: "H100 SXM 80GB", Kind: "cuda", Count: 2, TotalBytes: 80 * gib},
+		PerGPU: estimate.PerGPU{DeviceBytes: 40 * gib, ReservedBytes: 38*gib + gib/2, LowBytes: 38 * gib,
+			HighBytes: bytesPtr(44 * gib), PeakStage: estimate.Backward, Components: parts},
 		Bottleneck: "activations",
 	}
 	gpu := func(i int) Device {
-		return Device{Index: i, UUID: fmt.Sprintf("GPU-%d%d", i, i), Name: "NVIDIA H100", TotalBytes: 80 * gib, FreeBytes: 79 * gib,
+		return Device{Index: i, UUID: fmt.Sprintf("GPU-%d%d", i, i), Name: "NVIDIA H100", TotalBytes: 80 * gib,
+			FreeBytes: 79 * gib,
 			UsedBytes: gib / 4, MemoryKnown: true, ProcessesKnown: true, ComputeMode: "default"}
 	}
 	when := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
@@ -69,9 +72,11 @@ func healthy() Facts {
 		Command:   Lookup{Name: "torchrun", Path: "/venv/bin/torchrun"},
 		Script:    Lookup{Name: "train.py", Path: "/src/train.py"},
 		RunFolder: Folder{Path: "oomguard-runs", FreeBytes: 100 * gib},
-		Weights:   Weights{Read: &model.Weights{Files: make([]model.WeightFile, 4), Bytes: 16 * gib, Tensors: make([]model.StoredTensor, 291)}},
-		Host: Host{MemTotalBytes: 512 * gib, MemAvailableBytes: 500 * gib, ShmTotalBytes: 256 * gib, ShmFreeBytes: 256 * gib,
-			DriverFiles: []string{"/dev/nvidia0"}},
+		Weights: Weights{Read: &model.Weights{Files: make([]model.WeightFile, 4), Bytes: 16 * gib,
+			Tensors: make([]model.StoredTensor, 291)}},
+		Host: Host{MemTotalBytes: 512 * gib, MemAvailableBytes: 500 * gib, ShmTotalBytes: 256 * gib,
+			ShmFreeBytes: 256 * gib,
+			DriverFiles:  []string{"/dev/nvidia0"}},
 	}
 }
 
@@ -141,7 +146,8 @@ func TestEveryStatusIsReached(t *testing.T) {
 		reached[tt.id][tt.want] = true
 	}
 	for id, statuses := range reached {
-		if !statuses[checklists.Warn] && !statuses[checklists.Fail] && id != "parts-measured" && id != "bottleneck-known" {
+		if !statuses[checklists.Warn] && !statuses[checklists.Fail] && id != "parts-measured" &&
+			id != "bottleneck-known" {
 			t.Errorf("no row shows %s fail or warn", id)
 		}
 		if !statuses[checklists.Skip] && id != "total-estimated" && id != "cuda-visible-devices" && id != "alloc-conf" {
@@ -150,8 +156,8 @@ func TestEveryStatusIsReached(t *testing.T) {
 	}
 }
 
-// TestEveryVerdictIsExplained mixes the changes of the table at random: whatever the facts, each verdict says what was found, and
-// each that is not a pass what to do.
+// TestEveryVerdictIsExplained mixes the changes of the table at random: whatever the facts, each verdict says what was
+// found, and each that is not a pass what to do.
 func TestEveryVerdictIsExplained(t *testing.T) {
 	list, err := checklists.Load("pretraining", files.Read)
 	if err != nil {
@@ -176,7 +182,8 @@ func TestEveryVerdictIsExplained(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, r := range o.Results {
-			if r.Detail == "" || (r.Status != checklists.Pass && r.Remedy == "") || strings.Contains(r.Detail+r.Remedy, "%!") {
+			if r.Detail == "" || (r.Status != checklists.Pass && r.Remedy == "") ||
+				strings.Contains(r.Detail+r.Remedy, "%!") {
 				t.Fatalf("%s after %v: %+v", r.ID, names, r.Verdict)
 			}
 		}
@@ -235,7 +242,8 @@ func TestChecklistMatchesCode(t *testing.T) {
 
 // TestSixQuestionsNeverRefuse: the user's own questions are answered, and a run is never refused for them.
 func TestSixQuestionsNeverRefuse(t *testing.T) {
-	six := []string{"total-estimated", "parts-measured", "bottleneck-known", "remedy-chosen", "headroom-kept", "remedy-tried-small"}
+	six := []string{"total-estimated", "parts-measured", "bottleneck-known", "remedy-chosen", "headroom-kept",
+		"remedy-tried-small"}
 	list, err := checklists.Load("pretraining", files.Read)
 	if err != nil {
 		t.Fatal(err)
@@ -260,14 +268,16 @@ func TestRefusedOutcomeText(t *testing.T) {
 	f.Devices[1].FreeBytes, f.Devices[1].UsedBytes = 60*gib, 19*gib
 	f.Devices[1].Processes = []Process{{PID: 4711, Name: "python3", UsedBytes: 18 * gib, Known: true, Ours: true}}
 	f.Env["CUDA_VISIBLE_DEVICES"] = "0, 1"
-	f.AllocProblems = []allocconf.Problem{{Severity: "fail", Key: "expandeable_segments", Text: "no such option", Remedy: "write expandable_segments"}}
+	f.AllocProblems = []allocconf.Problem{{Severity: "fail", Key: "expandeable_segments", Text: "no such option",
+		Remedy: "write expandable_segments"}}
 	f.Command.Err = errors.New("executable file not found in $PATH")
 	f.History = nil
 	list, err := checklists.Load("pretraining", files.Read)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := checklists.Run(list, Checks(), f, checklists.Policy{Skip: []string{"shm"}, Waive: []string{"command-found"}})
+	o, err := checklists.Run(list, Checks(), f,
+		checklists.Policy{Skip: []string{"shm"}, Waive: []string{"command-found"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +308,8 @@ func TestRefusedOutcomeText(t *testing.T) {
 	}
 }
 
-// TestVerdictsAgree: where headroom fails, no other check of the same estimate is content, and on a machine without a GPU none speaks of one.
+// TestVerdictsAgree: where headroom fails, no other check of the same estimate is content, and on a machine without a
+// GPU none speaks of one.
 func TestVerdictsAgree(t *testing.T) {
 	list, err := checklists.Load("pretraining", files.Read)
 	if err != nil {
@@ -306,7 +317,8 @@ func TestVerdictsAgree(t *testing.T) {
 	}
 	about := []string{"total-estimated", "bottleneck-known", "remedy-chosen", "headroom-kept", "headroom"}
 	for _, component := range append(estimate.ComponentNames(), "") {
-		for _, remedies := range [][]plan.Remedy{nil, {{ID: "offload", How: "x"}}, {{ID: "checkpointing", How: "x"}, {ID: "sharding"}}} {
+		for _, remedies := range [][]plan.Remedy{nil, {{ID: "offload", How: "x"}},
+			{{ID: "checkpointing", How: "x"}, {ID: "sharding"}}} {
 			for _, need := range []int64{40 * gib, 70 * gib, 75 * gib, 79 * gib, 100 * gib} {
 				for _, least := range []float64{0, 5, 30} {
 					for name, kind := range map[string]func(*Facts){"GPU": func(*Facts) {}, "CPU": onCPU} {
@@ -321,13 +333,15 @@ func TestVerdictsAgree(t *testing.T) {
 						status := map[string]checklists.Status{}
 						for _, r := range o.Results {
 							status[r.ID] = r.Status
-							if name == "CPU" && slices.Contains(about, r.ID) && strings.Contains(r.Detail+r.Remedy, "GPU") {
+							if name == "CPU" && slices.Contains(about, r.ID) &&
+								strings.Contains(r.Detail+r.Remedy, "GPU") {
 								t.Errorf("without a GPU %s says %q, %q", r.ID, r.Detail, r.Remedy)
 							}
 						}
 						for _, id := range []string{"remedy-chosen", "headroom-kept"} {
 							if status["headroom"] == checklists.Fail && status[id] == checklists.Pass {
-								t.Errorf("%s of %s, %d bytes, %g %%: headroom fails and %s passes", component, name, need, least, id)
+								t.Errorf("%s of %s, %d bytes, %g %%: headroom fails and %s passes", component, name,
+									need, least, id)
 							}
 						}
 					}

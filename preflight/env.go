@@ -7,8 +7,8 @@ import (
 	"oomguard/preflight/allocconf"
 )
 
-// allowedEnv is the variables that decide about devices, memory and the launch. None of them carries secrets, so they may be
-// recorded; nothing else of the environment is.
+// allowedEnv is the variables that decide about devices, memory and the launch. None of them carries secrets, so they
+// may be recorded; nothing else of the environment is.
 func allowedEnv() []string {
 	return []string{
 		"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "CUDA_LAUNCH_BLOCKING",
@@ -20,8 +20,8 @@ func allowedEnv() []string {
 	}
 }
 
-// AllowedEnv keeps what may be judged and recorded of an environment ("NAME=value" strings; the last of a name wins, as it does
-// for the child): the allow-listed names, and misspellings of CUDA_VISIBLE_DEVICES.
+// AllowedEnv keeps what may be judged and recorded of an environment ("NAME=value" strings; the last of a name wins, as
+// it does for the child): the allow-listed names, and misspellings of CUDA_VISIBLE_DEVICES.
 func AllowedEnv(environ []string) map[string]string {
 	allowed := allowedEnv()
 	out := map[string]string{}
@@ -41,5 +41,6 @@ func misspelt(name string) bool {
 		return false
 	}
 	letters := strings.ToUpper(strings.NewReplacer("_", "", "-", "").Replace(name))
-	return slices.Contains([]string{"CUDAVISIBLEDEVICE", "CUDAVISIBLEDEVICES", "CUDAVISABLEDEVICES", "CUDAVISBLEDEVICES"}, letters)
+	return slices.Contains([]string{"CUDAVISIBLEDEVICE", "CUDAVISIBLEDEVICES", "CUDAVISABLEDEVICES",
+		"CUDAVISBLEDEVICES"}, letters)
 }

@@ -1,6 +1,6 @@
-// Package preflight is what is asked before a run. Gather reads this machine once (all the I/O is there, and a failure to read is
-// a fact, not an error); Checks judges the facts with pure functions, one file a check. What the job is, what it needs and which
-// GPUs there are comes from the caller: this package opens no device and runs no Python.
+// Package preflight is what is asked before a run. Gather reads this machine once (all the I/O is there, and a failure
+// to read is a fact, not an error); Checks judges the facts with pure functions, one file a check. What the job is,
+// what it needs and which GPUs there are comes from the caller: this package opens no device and runs no Python.
 package preflight
 
 import (
@@ -19,13 +19,15 @@ import (
 // Mode says what the checks are for.
 type Mode string
 
-// The modes. ModeRun: the command starts on this machine right afterwards. ModeCheck: a gate, perhaps on a machine without GPUs.
+// The modes. ModeRun: the command starts on this machine right afterwards. ModeCheck: a gate, perhaps on a machine
+// without GPUs.
 const (
 	ModeRun   Mode = "run"
 	ModeCheck Mode = "check"
 )
 
-// Facts is all that the checks judge. Zero values mean unknown. The first group is the caller's to fill in, the second Gather's.
+// Facts is all that the checks judge. Zero values mean unknown. The first group is the caller's to fill in, the second
+// Gather's.
 type Facts struct {
 	Mode  Mode
 	Units Units
@@ -37,7 +39,8 @@ type Facts struct {
 	EstimateErr error
 	// Remedies is what the planner offers for the job, cheapest first.
 	Remedies []plan.Remedy
-	// RankLoadBytes is the host memory that one rank takes while it loads the model, where that is known; 0: a full copy is assumed.
+	// RankLoadBytes is the host memory that one rank takes while it loads the model, where that is known; 0: a full
+	// copy is assumed.
 	RankLoadBytes int64
 
 	// Declared is how the user described the GPU ("flag --gpu 8xH100-80GB"); "" when this machine's GPUs are meant.
@@ -62,7 +65,8 @@ type Facts struct {
 	Host          Host
 	// HostErr lists what could not be read of the host.
 	HostErr error
-	// Faults are oomguard's own failures in gathering; unseen has them by the checks that judge what was to be gathered.
+	// Faults are oomguard's own failures in gathering; unseen has them by the checks that judge what was to be
+	// gathered.
 	Faults []*fence.Fault
 	unseen map[string]*fence.Fault
 }
@@ -185,8 +189,8 @@ func (f Facts) processes() (int, bool) {
 	return f.Job.NProc.Value, true
 }
 
-// used is the devices that the job will touch: one for each rank in CUDA's order, all visible ones for nn.DataParallel or when the
-// number of ranks is unknown.
+// used is the devices that the job will touch: one for each rank in CUDA's order, all visible ones for nn.DataParallel
+// or when the number of ranks is unknown.
 func (f Facts) used() []Device {
 	devices := visible(f.Env, f.Devices).devices
 	n, known := f.processes()

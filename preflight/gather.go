@@ -24,8 +24,8 @@ type Sources struct {
 	LookPath  func(name string) (string, error)
 }
 
-// Gather adds to what the caller knows (job, estimate, devices, history) what this machine says. It never fails: what could not
-// be found or read is a fact, and a check judges it. It writes nothing.
+// Gather adds to what the caller knows (job, estimate, devices, history) what this machine says. It never fails: what
+// could not be found or read is a fact, and a check judges it. It writes nothing.
 func Gather(f Facts, from Sources) Facts {
 	f.look("the host", func() { f.Host, f.HostErr = GatherHost(from.Root) }, "host-memory", "shm", "alloc-conf")
 	f.look("the environment", func() { f.Env = AllowedEnv(from.Environ) },
@@ -73,8 +73,8 @@ func findCommand(argv []string, from Sources) Lookup {
 	return l
 }
 
-// findScript looks for the training script. A module ("-m name") is Python's to find, and a bare word that is no file is a recipe or
-// a program of its launcher (tune run full_finetune_distributed).
+// findScript looks for the training script. A module ("-m name") is Python's to find, and a bare word that is no file
+// is a recipe or a program of its launcher (tune run full_finetune_distributed).
 func findScript(script, dir string) Lookup {
 	if script == "" || strings.HasPrefix(script, "-m ") {
 		return Lookup{}
@@ -115,7 +115,8 @@ func isPackage(dir string) bool {
 	return err == nil
 }
 
-// inspectFolder asks whether a folder can be made and written, by the nearest folder above it that exists; it creates nothing.
+// inspectFolder asks whether a folder can be made and written, by the nearest folder above it that exists; it creates
+// nothing.
 func inspectFolder(folder string) Folder {
 	f := Folder{Path: folder}
 	existing := folder

@@ -18,7 +18,8 @@ func TestGather(t *testing.T) {
 	lookPath := func(name string) (string, error) { return "/bin/" + name, nil }
 	f := Gather(Facts{Job: j, HeadroomPercent: 12}, Sources{
 		Root: root, Dir: dir, LookPath: lookPath, RunFolder: filepath.Join(dir, "new", "runs"),
-		Environ: []string{"HOME=/home/user", "CUDA_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=1", "PYTORCH_CUDA_ALLOC_CONF=expandeable_segments:True", "HF_TOKEN=secret", "broken"},
+		Environ: []string{"HOME=/home/user", "CUDA_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=1",
+			"PYTORCH_CUDA_ALLOC_CONF=expandeable_segments:True", "HF_TOKEN=secret", "broken"},
 	})
 	if f.HeadroomPercent != 12 || f.Job != j {
 		t.Error("what the caller knew is gone")
@@ -73,7 +74,8 @@ func TestFindScript(t *testing.T) {
 	}
 	for _, tt := range tests {
 		l := findScript(tt.script, dir)
-		if (l.Name != "") != tt.looked || (l.Err == nil) != (tt.err == "") || (l.Err != nil && !strings.Contains(l.Err.Error(), tt.err)) {
+		if (l.Name != "") != tt.looked || (l.Err == nil) != (tt.err == "") ||
+			(l.Err != nil && !strings.Contains(l.Err.Error(), tt.err)) {
 			t.Errorf("%q: %+v", tt.script, l)
 		}
 	}
@@ -98,8 +100,10 @@ func TestInspectFolder(t *testing.T) {
 }
 
 func TestAllowedEnv(t *testing.T) {
-	env := AllowedEnv([]string{"AWS_SECRET_ACCESS_KEY=x", "PET_NPROC_PER_NODE=2", "CUDA_VISIBLE_DEVICE=0", "cuda_visible_devices=1", "PET_RDZV_CONF=x", "=", ""})
-	if len(env) != 3 || env["PET_NPROC_PER_NODE"] != "2" || env["CUDA_VISIBLE_DEVICE"] != "0" || env["cuda_visible_devices"] != "1" {
+	env := AllowedEnv([]string{"AWS_SECRET_ACCESS_KEY=x", "PET_NPROC_PER_NODE=2", "CUDA_VISIBLE_DEVICE=0",
+		"cuda_visible_devices=1", "PET_RDZV_CONF=x", "=", ""})
+	if len(env) != 3 || env["PET_NPROC_PER_NODE"] != "2" || env["CUDA_VISIBLE_DEVICE"] != "0" ||
+		env["cuda_visible_devices"] != "1" {
 		t.Errorf("%v", env)
 	}
 }
@@ -137,7 +141,8 @@ func TestJobKey(t *testing.T) {
 		sameJob, sameMeans bool
 	}{
 		{"origin", func(j *job.Job) { j.Model.Origin = "elsewhere" }, true, true},
-		{"value of an unknown setting", func(j *job.Job) { j.Quant = job.Setting[*job.Quant]{Value: &job.Quant{Bits: 4}} }, true, true},
+		{"value of an unknown setting",
+			func(j *job.Job) { j.Quant = job.Setting[*job.Quant]{Value: &job.Quant{Bits: 4}} }, true, true},
 		{"script arguments", func(j *job.Job) { j.ScriptArgs = []string{"--lr", "2"} }, true, true},
 		{"batch", func(j *job.Job) { j.MicroBatch = set(9) }, false, true},
 		{"sequence", func(j *job.Job) { j.SeqLen = set(9) }, false, true},
@@ -154,13 +159,15 @@ func TestJobKey(t *testing.T) {
 		j := healthy().Job
 		tt.change(j)
 		if (JobKey(j) == JobKey(base)) != tt.sameJob || (RemedyKey(j) == RemedyKey(base)) != tt.sameMeans {
-			t.Errorf("%s: same job %v, same means %v", tt.name, JobKey(j) == JobKey(base), RemedyKey(j) == RemedyKey(base))
+			t.Errorf("%s: same job %v, same means %v", tt.name, JobKey(j) == JobKey(base),
+				RemedyKey(j) == RemedyKey(base))
 		}
 	}
 }
 
 func FuzzVisible(f *testing.F) {
-	for _, seed := range []string{"", "0", "0,1", "1,1", "-1", "GPU-00,GPU-11", "MIG-x", "0, 1", ",", "9999999999999999999", "\xff"} {
+	for _, seed := range []string{"", "0", "0,1", "1,1", "-1", "GPU-00,GPU-11", "MIG-x", "0, 1", ",",
+		"9999999999999999999", "\xff"} {
 		f.Add(seed)
 	}
 	devices := healthy().Devices
@@ -181,7 +188,8 @@ func FuzzVisible(f *testing.F) {
 
 // TestSummaries: a summary is read as it was written, also one of the time when its names were those of Go.
 func TestSummaries(t *testing.T) {
-	want := Earlier{Run: "r1", JobKey: "j", RemedyKey: "k", Model: "m", Measured: true, PeakBytes: 7, Bottleneck: "logits", Outcome: OutcomeOK, Small: true, Tokens: 9}
+	want := Earlier{Run: "r1", JobKey: "j", RemedyKey: "k", Model: "m", Measured: true, PeakBytes: 7,
+		Bottleneck: "logits", Outcome: OutcomeOK, Small: true, Tokens: 9}
 	for name, text := range map[string]string{
 		"new": `{"schema":"oomguard.summary/v1","run":"r1","job_key":"j","remedy_key":"k","model":"m","measured":true,"peak_bytes":7,"bottleneck":"logits","outcome":"ok","small":true,"tokens":9}`,
 		"old": `{"Run":"r1","JobKey":"j","RemedyKey":"k","Model":"m","Measured":true,"PeakBytes":7,"Bottleneck":"logits","Outcome":"ok","Small":true,"Tokens":9}`,

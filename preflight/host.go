@@ -20,9 +20,9 @@ import (
 type Host struct {
 	MemTotalBytes     int64 `json:"mem_total_bytes"`
 	MemAvailableBytes int64 `json:"mem_available_bytes"` // what the kernel can give out without swapping
-	// CgroupLimitBytes is the memory limit of the tightest control group above us (container, Slurm job, systemd slice); 0: none.
-	// CgroupUsageBytes is what counts against it and cannot be reclaimed at once: usage less inactive file cache, which is how
-	// the kubelet computes a working set.
+	// CgroupLimitBytes is the memory limit of the tightest control group above us (container, Slurm job, systemd
+	// slice); 0: none. CgroupUsageBytes is what counts against it and cannot be reclaimed at once: usage less inactive
+	// file cache, which is how the kubelet computes a working set.
 	CgroupLimitBytes int64  `json:"cgroup_limit_bytes"`
 	CgroupUsageBytes int64  `json:"cgroup_usage_bytes"`
 	ShmTotalBytes    int64  `json:"shm_total_bytes"`
@@ -31,8 +31,9 @@ type Host struct {
 	WSL              bool   `json:"wsl"`
 	// PIDNamespace: we see other process ids than the driver, which reports the host's.
 	PIDNamespace bool `json:"pid_namespace"`
-	// DriverFiles are signs that a GPU is expected here: device nodes and /proc entries of the NVIDIA driver. OtherAccelerators are
-	// device nodes of GPUs that NVML may not show: AMD's compute driver (kfd), WSL (dxg), Jetson (nvhost-gpu).
+	// DriverFiles are signs that a GPU is expected here: device nodes and /proc entries of the NVIDIA driver.
+	// OtherAccelerators are device nodes of GPUs that NVML may not show: AMD's compute driver (kfd), WSL (dxg), Jetson
+	// (nvhost-gpu).
 	DriverFiles       []string `json:"driver_files"`
 	OtherAccelerators []string `json:"other_accelerators"`
 }
@@ -40,18 +41,20 @@ type Host struct {
 // availableBytes is the host memory that the job can still take, and what sets the bound; 0 unknown.
 func (h Host) availableBytes() (int64, string) {
 	if h.CgroupLimitBytes > 0 {
-		if free := max(h.CgroupLimitBytes-h.CgroupUsageBytes, 1); h.MemAvailableBytes == 0 || free < h.MemAvailableBytes {
+		if free := max(h.CgroupLimitBytes-h.CgroupUsageBytes, 1); h.MemAvailableBytes == 0 ||
+			free < h.MemAvailableBytes {
 			return free, "left of the control group's limit"
 		}
 	}
 	return h.MemAvailableBytes, "of host memory available"
 }
 
-// initialPIDNamespace is the inode of the host's own PID namespace (PROC_PID_INIT_INO in Linux' include/linux/proc_ns.h).
+// initialPIDNamespace is the inode of the host's own PID namespace (PROC_PID_INIT_INO in Linux'
+// include/linux/proc_ns.h).
 const initialPIDNamespace = "pid:[4026531836]"
 
-// GatherHost reads /proc, /sys and /dev below root ("/" for this machine). What could be read is always returned; the error, a
-// *multierror.Error, lists what could not.
+// GatherHost reads /proc, /sys and /dev below root ("/" for this machine). What could be read is always returned; the
+// error, a *multierror.Error, lists what could not.
 func GatherHost(root string) (Host, error) {
 	var h Host
 	var errs *multierror.Error
@@ -153,7 +156,8 @@ func diskSpace(path string) (total, free int64, err error) {
 	return int64(st.Blocks) * block, int64(st.Bavail) * block, nil
 }
 
-// OwnedBy says whether the process belongs to the user. Process ids are those of our own PID namespace; false when it is not there.
+// OwnedBy says whether the process belongs to the user. Process ids are those of our own PID namespace; false when it
+// is not there.
 func OwnedBy(root string, pid, uid int) bool {
 	status, err := readSystem(filepath.Join(root, "proc", strconv.Itoa(pid), "status"))
 	if err != nil {

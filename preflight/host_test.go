@@ -33,7 +33,8 @@ func tree(t testing.TB, files map[string]string) string {
 // machine is a recorded host without memory limit: Linux 6.8, 16 GB.
 func machine(more map[string]string) map[string]string {
 	files := map[string]string{
-		"proc/meminfo":              "MemTotal:       16393180 kB\nMemFree:         9117252 kB\nMemAvailable:   14201564 kB\nBuffers:          210264 kB\n",
+		"proc/meminfo": "MemTotal:       16393180 kB\nMemFree:         9117252 kB\nMemAvailable:   " +
+			"14201564 kB\nBuffers:          210264 kB\n",
 		"proc/self/cgroup":          "0::/user.slice/user-1000.slice/session-3.scope\n",
 		"proc/self/ns/pid":          "-> " + initialPIDNamespace,
 		"proc/sys/kernel/osrelease": "6.8.0-45-generic\n",
@@ -45,7 +46,8 @@ func machine(more map[string]string) map[string]string {
 
 func TestGatherHost(t *testing.T) {
 	root := tree(t, machine(map[string]string{
-		"dev/nvidia0": "", "dev/nvidia11": "", "dev/nvidiactl": "", "dev/nvidia-uvm": "", "proc/driver/nvidia/version": "NVRM version: 550\n",
+		"dev/nvidia0": "", "dev/nvidia11": "", "dev/nvidiactl": "", "dev/nvidia-uvm": "",
+		"proc/driver/nvidia/version": "NVRM version: 550\n",
 	}))
 	h, err := GatherHost(root)
 	if err != nil {
@@ -125,14 +127,16 @@ func TestCgroup(t *testing.T) {
 		{"v2 without memory.stat", map[string]string{"proc/self/cgroup": container,
 			"sys/fs/cgroup/memory.max": "8589934592", "sys/fs/cgroup/memory.current": "3221225472"}, 8 * gib, 3 * gib},
 		{"v2 tightest level above", map[string]string{
-			"sys/fs/cgroup/user.slice/memory.max": "4294967296\n", "sys/fs/cgroup/user.slice/memory.current": "3221225472\n",
+			"sys/fs/cgroup/user.slice/memory.max":                     "4294967296\n",
+			"sys/fs/cgroup/user.slice/memory.current":                 "3221225472\n",
 			"sys/fs/cgroup/user.slice/user-1000.slice/memory.max":     "2147483648\n",
 			"sys/fs/cgroup/user.slice/user-1000.slice/memory.current": "0\n"}, 4 * gib, 3 * gib},
 		{"v2 path that is not mounted", map[string]string{"proc/self/cgroup": "0::/../../elsewhere\n",
 			"sys/fs/cgroup/memory.max": "8589934592\n", "sys/fs/cgroup/memory.current": "0\n"}, 8 * gib, 0},
 		{"v1 container, path not mounted", map[string]string{"proc/self/cgroup": v1,
-			"sys/fs/cgroup/memory/memory.limit_in_bytes": "8589934592\n", "sys/fs/cgroup/memory/memory.usage_in_bytes": "2147483648\n",
-			"sys/fs/cgroup/memory/memory.stat": "inactive_file 9\ntotal_inactive_file 1073741824\n"}, 8 * gib, gib},
+			"sys/fs/cgroup/memory/memory.limit_in_bytes": "8589934592\n",
+			"sys/fs/cgroup/memory/memory.usage_in_bytes": "2147483648\n",
+			"sys/fs/cgroup/memory/memory.stat":           "inactive_file 9\ntotal_inactive_file 1073741824\n"}, 8 * gib, gib},
 		{"v1 own level", map[string]string{"proc/self/cgroup": v1,
 			"sys/fs/cgroup/memory/memory.limit_in_bytes":           "9223372036854771712\n",
 			"sys/fs/cgroup/memory/docker/ab/memory.limit_in_bytes": "1073741824\n",
@@ -141,10 +145,12 @@ func TestCgroup(t *testing.T) {
 			"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"}, 0, 0},
 		{"v1 older unlimited", map[string]string{"proc/self/cgroup": v1,
 			"sys/fs/cgroup/memory/memory.limit_in_bytes": "18446744073709551615\n"}, 0, 0},
-		{"cache larger than usage", map[string]string{"proc/self/cgroup": container, "sys/fs/cgroup/memory.max": "8589934592\n",
+		{"cache larger than usage", map[string]string{"proc/self/cgroup": container,
+			"sys/fs/cgroup/memory.max":     "8589934592\n",
 			"sys/fs/cgroup/memory.current": "5\n", "sys/fs/cgroup/memory.stat": "inactive_file 10\n"}, 8 * gib, 0},
-		{"garbage in memory.stat counts all usage", map[string]string{"proc/self/cgroup": container, "sys/fs/cgroup/memory.max": "8589934592\n",
-			"sys/fs/cgroup/memory.current": "5\n", "sys/fs/cgroup/memory.stat": "\xff\xfe\n"}, 8 * gib, 5},
+		{"garbage in memory.stat counts all usage",
+			map[string]string{"proc/self/cgroup": container, "sys/fs/cgroup/memory.max": "8589934592\n",
+				"sys/fs/cgroup/memory.current": "5\n", "sys/fs/cgroup/memory.stat": "\xff\xfe\n"}, 8 * gib, 5},
 		{"garbage in the list of groups", map[string]string{"proc/self/cgroup": "\xff\n::\nmemory\n"}, 0, 0},
 	}
 	for _, tt := range tests {
@@ -181,7 +187,8 @@ func TestAvailableBytes(t *testing.T) {
 }
 
 func TestOwnedBy(t *testing.T) {
-	root := tree(t, map[string]string{"proc/42/status": "Name:\tpython3\nPid:\t42\nUid:\t1000\t1000\t1000\t1000\n", "proc/43/status": "\xff"})
+	root := tree(t, map[string]string{"proc/42/status": "Name:\tpython3\nPid:\t42\nUid:\t1000\t1000\t1000\t1000\n",
+		"proc/43/status": "\xff"})
 	for _, tt := range []struct {
 		pid, uid int
 		want     bool
@@ -201,7 +208,8 @@ func FuzzHost(f *testing.F) {
 	})
 	f.Fuzz(func(t *testing.T, meminfo, groups, limit, usage string) {
 		for name, text := range map[string]string{
-			"proc/meminfo": meminfo, "proc/self/cgroup": groups, "sys/fs/cgroup/memory.max": limit, "sys/fs/cgroup/memory.current": usage,
+			"proc/meminfo": meminfo, "proc/self/cgroup": groups, "sys/fs/cgroup/memory.max": limit,
+			"sys/fs/cgroup/memory.current": usage,
 		} {
 			if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
 				t.Fatal(err)

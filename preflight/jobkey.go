@@ -8,14 +8,15 @@ import (
 	"oomguard/preflight/job"
 )
 
-// JobKey is the same for two jobs exactly when what was measured of one can be expected of the other: same model and script, same
-// training method, sharding, precision, optimizer and sizes. Where a setting came from does not matter.
+// JobKey is the same for two jobs exactly when what was measured of one can be expected of the other: same model and
+// script, same training method, sharding, precision, optimizer and sizes. Where a setting came from does not matter.
 func JobKey(j *job.Job) string {
 	if j == nil {
 		return ""
 	}
 	return hash(append(remedySettings(j), known(j.Model), known(j.ModelParams), known(j.Script), known(j.WorldSize),
-		known(j.NProc), known(j.MicroBatch), known(j.SeqLen), known(j.Packing), known(j.TP), known(j.PP), known(j.CP), known(j.EP)))
+		known(j.NProc), known(j.MicroBatch), known(j.SeqLen), known(j.Packing), known(j.TP), known(j.PP), known(j.CP),
+		known(j.EP)))
 }
 
 // RemedyKey is the same for two jobs that save memory by the same means, whatever they train and however large it is.
@@ -34,7 +35,8 @@ func Tokens(j *job.Job) int64 {
 func remedySettings(j *job.Job) []any {
 	return []any{
 		known(j.Method), known(j.LoRA), known(j.Quant), known(j.Sharding), known(j.FSDPVersion), known(j.Offload),
-		known(j.ParamDtype), known(j.BaseDtype), known(j.Precision), known(j.Autocast), known(j.MasterFP32), known(j.Optimizer),
+		known(j.ParamDtype), known(j.BaseDtype), known(j.Precision), known(j.Autocast), known(j.MasterFP32),
+		known(j.Optimizer),
 		known(j.Checkpointing), known(j.ActivationOffload), known(j.Attention), known(j.FusedLoss),
 	}
 }

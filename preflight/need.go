@@ -15,13 +15,14 @@ func (f Facts) needed() string {
 	return f.bytes(f.Estimate.PerGPU.DeviceBytes)
 }
 
-// undecided is the skip of a check that wants need percent of the device free, when what is known of the job leaves both answers open, or
-// when nothing is known of the device.
+// undecided is the skip of a check that wants need percent of the device free, when what is known of the job leaves
+// both answers open, or when nothing is known of the device.
 func (f Facts) undecided(need float64) (checklists.Verdict, bool) {
 	e := f.Estimate
 	total := e.GPU.TotalBytes
 	if total <= 0 {
-		return skipped(f.needed()+" needed, and the memory of the GPU is unknown"+withNote(strings.Join(f.silentDevices(), "; ")), giveGPU), true
+		return skipped(f.needed()+" needed, and the memory of the GPU is unknown"+
+			withNote(strings.Join(f.silentDevices(), "; ")), giveGPU), true
 	}
 	most, known := e.Most()
 	if percentFree(total, e.Least()) < need || known && percentFree(total, most) >= need {
@@ -31,7 +32,8 @@ func (f Facts) undecided(need float64) (checklists.Verdict, bool) {
 	if known {
 		detail = fmt.Sprintf("between %s and %s", f.bytes(e.Least()), f.bytes(most))
 	}
-	return skipped(fmt.Sprintf("%s needed of %s (%s); %s", detail, f.bytes(total), e.GPU.Name, e.Lacks()), "give "+e.Give()), true
+	return skipped(fmt.Sprintf("%s needed of %s (%s); %s", detail, f.bytes(total), e.GPU.Name, e.Lacks()),
+		"give "+e.Give()), true
 }
 
 // open is the skip of a check that compares the need with something, when the job leaves both answers open.
@@ -39,8 +41,8 @@ func (f Facts) open() checklists.Verdict {
 	return skipped(f.needed()+" needed; "+f.Estimate.Lacks(), "give "+f.Estimate.Give())
 }
 
-// decisive is the need that a verdict which is not undecided rests on, in bytes and in words: the least where that is too much already,
-// else the most.
+// decisive is the need that a verdict which is not undecided rests on, in bytes and in words: the least where that is
+// too much already, else the most.
 func (f Facts) decisive(need float64) (bytes int64, words string) {
 	e := f.Estimate
 	most, _ := e.Most()

@@ -5,8 +5,9 @@ import (
 	"path/filepath"
 )
 
-// CgroupOOMKills is how many processes of our control group the kernel has killed for want of memory so far; -1 when that cannot be
-// read. The difference over a run tells a SIGKILL of the kernel from anybody else's. root is "/" for this machine.
+// CgroupOOMKills is how many processes of our control group the kernel has killed for want of memory so far; -1 when
+// that cannot be read. The difference over a run tells a SIGKILL of the kernel from anybody else's. root is "/" for
+// this machine.
 func CgroupOOMKills(root string) int64 {
 	data, err := readSystem(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {

@@ -15,9 +15,9 @@ type visibility struct {
 	doubts  []string
 }
 
-// visible reads the variable as PyTorch does (torch/cuda/__init__.py, _parse_visible_devices and _transform_uuid_to_ordinals, which
-// follow the driver): the first entry decides between numbers and identifiers, an entry that means nothing hides itself and all
-// that follow, and a repeated one hides every GPU.
+// visible reads the variable as PyTorch does (torch/cuda/__init__.py, _parse_visible_devices and
+// _transform_uuid_to_ordinals, which follow the driver): the first entry decides between numbers and identifiers, an
+// entry that means nothing hides itself and all that follow, and a repeated one hides every GPU.
 func visible(env map[string]string, devices []Device) visibility {
 	v := visibility{}
 	value, set := env["CUDA_VISIBLE_DEVICES"]
@@ -52,7 +52,8 @@ func visible(env map[string]string, devices []Device) visibility {
 			return v
 		}
 		if fault != "" {
-			v.faults = append(v.faults, fmt.Sprintf("entry %q %s; it hides itself and every GPU after it", entry, fault))
+			v.faults = append(v.faults, fmt.Sprintf("entry %q %s; it hides itself and every GPU after it", entry,
+				fault))
 			return v
 		}
 		seen = append(seen, key)
@@ -64,7 +65,8 @@ func visible(env map[string]string, devices []Device) visibility {
 	return v
 }
 
-// byIndex finds a GPU by its number, around which spaces do no harm. Without known devices any number from 0 is accepted.
+// byIndex finds a GPU by its number, around which spaces do no harm. Without known devices any number from 0 is
+// accepted.
 func byIndex(entry string, devices []Device) (key string, device *Device, fault string) {
 	n, err := strconv.Atoi(strings.TrimSpace(entry))
 	if err != nil || n < 0 {

@@ -1,11 +1,12 @@
-// gotest runs the tests of all packages with go test: with the race detector where a package starts goroutines or shares what they use,
-// without it, several times faster, everywhere else. Three runs of go test go on at the same time, since most of them wait: the packages
-// with the race detector, those without, and the tests with a real Slurm, whose limits are minutes.
+// gotest runs the tests of all packages with go test: with the race detector where a package starts goroutines or
+// shares what they use, without it, several times faster, everywhere else. Three runs of go test go on at the same
+// time, since most of them wait: the packages with the race detector, those without, and the tests with a real Slurm,
+// whose limits are minutes.
 //
 //	go run .ci/gotest/main.go [flags of go test]
 //
-// It prints a line a package as go test does, what failed tests have said, and the ten slowest tests. What a test has started must end with
-// it: what is left at the end is named and killed, and makes the status 1.
+// It prints a line a package as go test does, what failed tests have said, and the ten slowest tests. What a test has
+// started must end with it: what is left at the end is named and killed, and makes the status 1.
 package main
 
 import (
@@ -56,7 +57,8 @@ type pkg struct {
 
 // list is all packages of the module.
 func list() ([]pkg, error) {
-	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,GoFiles,CgoFiles,TestGoFiles,TestImports,XTestImports", "./...").Output()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,GoFiles,CgoFiles,TestGoFiles,TestImports,XTestImports",
+		"./...").Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)
 	}
@@ -80,7 +82,8 @@ type group struct {
 // groups divides the packages. Those whose tests wait for other programs come first: they take longest.
 func groups(packages []pkg) []group {
 	slices.SortStableFunc(packages, func(a, b pkg) int { return cmp.Compare(b.waits(), a.waits()) })
-	plain, race, slurm := group{flags: []string{"-p=1"}}, group{flags: []string{"-race", "-skip=^TestSlurm"}}, group{flags: []string{"-race", "-run=^TestSlurm"}}
+	plain, race, slurm := group{flags: []string{"-p=1"}}, group{flags: []string{"-race", "-skip=^TestSlurm"}},
+		group{flags: []string{"-race", "-run=^TestSlurm"}}
 	for _, p := range packages {
 		if !p.concurrent() {
 			plain.packages = append(plain.packages, p.ImportPath)
@@ -102,8 +105,8 @@ func (p pkg) waits() int {
 	return 0
 }
 
-// concurrent tells whether the package starts goroutines, or has channels, locks or atomics for them. What sync.OnceValue guards does not
-// count: it is never written again.
+// concurrent tells whether the package starts goroutines, or has channels, locks or atomics for them. What
+// sync.OnceValue guards does not count: it is never written again.
 func (p pkg) concurrent() bool {
 	for _, name := range slices.Concat(p.GoFiles, p.CgoFiles) {
 		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
@@ -121,7 +124,9 @@ func shares(file *ast.File) (found bool) {
 			found = true
 		case *ast.SelectorExpr:
 			if from, ok := n.X.(*ast.Ident); ok {
-				found = found || from.Name == "atomic" || from.Name == "sync" && slices.Contains([]string{"Mutex", "RWMutex", "WaitGroup", "Map", "Cond"}, n.Sel.Name)
+				found = found || from.Name == "atomic" ||
+					from.Name == "sync" && slices.Contains([]string{"Mutex", "RWMutex", "WaitGroup", "Map", "Cond"},
+						n.Sel.Name)
 			}
 		}
 		return !found
@@ -210,7 +215,8 @@ func (p *printer) take(e event) {
 	case "build-output":
 		fmt.Fprint(p.to, e.Output)
 	case "output":
-		if strings.Contains(e.Output, "NOT RUN") || strings.Contains(e.Output, "NOT run") { // nothing is left out in silence
+		// nothing is left out in silence
+		if strings.Contains(e.Output, "NOT RUN") || strings.Contains(e.Output, "NOT run") {
 			fmt.Fprint(p.to, e.Output)
 		}
 		t.said += e.Output
@@ -266,7 +272,8 @@ func (p *printer) slowest(n int) {
 // grace is the time in which what tests have just told to end may end.
 const grace = 10 * time.Second
 
-// endAll kills what has the mark in its environment and does not end by itself within the grace, and tells what that was.
+// endAll kills what has the mark in its environment and does not end by itself within the grace, and tells what that
+// was.
 func endAll(mark string, grace time.Duration) (left []string) {
 	const tick = 100 * time.Millisecond
 	for range grace / tick {
@@ -292,7 +299,8 @@ func marked(variable string) (found []int) {
 			continue
 		}
 		name, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "comm"))
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && pid != os.Getpid() && string(name) != "go\n" {
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && pid != os.Getpid() &&
+			string(name) != "go\n" {
 			found = append(found, pid)
 		}
 	}

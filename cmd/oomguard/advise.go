@@ -41,7 +41,8 @@ func (l *link) serve(env environment, c *cli.Context) error {
 // advise reads, estimates and judges, makes the run's folder, and says what there is to say before the start.
 func (l *link) advise(env environment, c *cli.Context) (*record, output, advice) {
 	wrong := func(err error) (*record, output, advice) {
-		return nil, output{}, advice{Status: exitStatus(err), Text: spoken("%s", monitor.NewScrubber(env.environ, l.Argv).Text(err.Error()))}
+		return nil, output{}, advice{Status: exitStatus(err),
+			Text: spoken("%s", monitor.NewScrubber(env.environ, l.Argv).Text(err.Error()))}
 	}
 	out, err := newOutput(c, env, env.stderr)
 	if err != nil {
@@ -64,10 +65,12 @@ func (l *link) advise(env environment, c *cli.Context) (*record, output, advice)
 	}
 	r.openStore()
 	r.part("clearing away what killed runs left", func() {
-		monitor.SweepPrivate(func(p *monitor.Private, store *monitor.Store) { _, _ = adopt(env, p, store) }) // a left-over is no matter of this run
+		// a left-over is no matter of this run
+		monitor.SweepPrivate(func(p *monitor.Private, store *monitor.Store) { _, _ = adopt(env, p, store) })
 	})
 	j := r.prep.job
-	answer.Store, answer.Single, answer.SingleWords = r.store, j.Launcher.Or("") == "python" || j.OneProcess, singleWords(j)
+	answer.Store, answer.Single, answer.SingleWords = r.store, j.Launcher.Or("") == "python" || j.OneProcess,
+		singleWords(j)
 	if l.Fault == nil { // the one that asks tells of that
 		noteFaults(r.store, r.scrub, r.prep.faults, r.say)
 		r.prep.faults = nil
@@ -77,8 +80,8 @@ func (l *link) advise(env environment, c *cli.Context) (*record, output, advice)
 	return r, out, answer
 }
 
-// singleWords are the words behind the interpreter of the one training process that a launcher starts and tells no rank: the script and
-// its arguments, as the launcher's command line ends with them. Nil for other jobs.
+// singleWords are the words behind the interpreter of the one training process that a launcher starts and tells no
+// rank: the script and its arguments, as the launcher's command line ends with them. Nil for other jobs.
 func singleWords(j *job.Job) []string {
 	if !j.OneProcess || !j.Script.Known {
 		return nil
@@ -123,7 +126,8 @@ func dryRun(ctx context.Context, env environment, c *cli.Context, argv []string,
 		return err
 	}
 	defer devices.Close()
-	r, err := newRecord(env, c, briefing{Argv: argv, Environ: o.environ, Simulated: o.simulated, Devices: lookOnce(ctx, devices)})
+	r, err := newRecord(env, c, briefing{Argv: argv, Environ: o.environ, Simulated: o.simulated,
+		Devices: lookOnce(ctx, devices)})
 	if err != nil {
 		return err
 	}
@@ -140,7 +144,8 @@ func dryRun(ctx context.Context, env environment, c *cli.Context, argv []string,
 	err = out.write(report.DryRun{
 		Schema: report.DryRunSchema, Command: r.doc.Command, WorkDir: env.dir,
 		EnvironmentChanges: changes(env.environ, s.commandEnv(probeDir), r.alloc),
-		Estimate:           r.doc.Estimate, EstimateError: r.doc.EstimateError, Outcome: r.outcome, WouldStart: refusal == nil,
+		Estimate:           r.doc.Estimate, EstimateError: r.doc.EstimateError, Outcome: r.outcome,
+		WouldStart: refusal == nil,
 	})
 	noteFaults(nil, r.scrub, r.prep.faults, env.say)
 	if err == nil && refusal != nil {

@@ -16,14 +16,16 @@ import (
 	"oomguard/monitor/report"
 )
 
-// Between reading and running stands a fence. Everything that run knows (the job, its estimate, the checks, the report) is worked out in
-// a process of its own, the adviser, which is asked three times: before the start, at the start and after the end. Whatever becomes of it,
-// the command is started and its status handed on: only an answer that says "refused" keeps it from starting.
+// Between reading and running stands a fence. Everything that run knows (the job, its estimate, the checks, the report)
+// is worked out in a process of its own, the adviser, which is asked three times: before the start, at the start and
+// after the end. Whatever becomes of it, the command is started and its status handed on: only an answer that says
+// "refused" keeps it from starting.
 
 // adviseWord starts us as the adviser.
 const adviseWord = "__advise"
 
-// How long the adviser may take. An ordinary answer takes some tens of milliseconds; a file system that does not answer takes for ever.
+// How long the adviser may take. An ordinary answer takes some tens of milliseconds; a file system that does not answer
+// takes for ever.
 const (
 	adviceLimit  = 20 * time.Second
 	onlineLimit  = time.Minute // with --online, which waits for a hub
@@ -49,11 +51,12 @@ type advice struct {
 	Refused bool `json:"refused"`
 	// Store is the run's folder; nil: nothing can be recorded.
 	Store *monitor.Store `json:"store"`
-	// AllocConf is the entry that --alloc-conf adds to the command's environment, Alloc what was changed; both may be empty.
+	// AllocConf is the entry that --alloc-conf adds to the command's environment, Alloc what was changed; both may be
+	// empty.
 	AllocConf string           `json:"alloc_conf"`
 	Alloc     report.EnvChange `json:"alloc"`
-	// Single: the command is one training process, which is told no rank; SingleWords is its command line behind the interpreter, where
-	// a launcher starts it.
+	// Single: the command is one training process, which is told no rank; SingleWords is its command line behind the
+	// interpreter, where a launcher starts it.
 	Single      bool     `json:"single"`
 	SingleWords []string `json:"single_words"`
 }
@@ -135,8 +138,8 @@ type adviser struct {
 	faults  []*fence.Fault
 }
 
-// brief starts an adviser and asks it. When it fails a second one is asked, that does not look at the job again: a run that nobody
-// understood is recorded all the same. ok is false when there is no advice at all.
+// brief starts an adviser and asks it. When it fails a second one is asked, that does not look at the job again: a run
+// that nobody understood is recorded all the same. ok is false when there is no advice at all.
 func (a *adviser) brief(env environment, b briefing, limit time.Duration) (answer advice, ok bool) {
 	for range 2 {
 		process, err := fence.Start([]string{env.executable, adviseWord}, env.environ)
@@ -190,11 +193,13 @@ type link struct {
 	briefing
 }
 
-// adviseMain is the body of the adviser: the command line that it is told is parsed as ours was, and its command leads to serve.
+// adviseMain is the body of the adviser: the command line that it is told is parsed as ours was, and its command leads
+// to serve.
 func adviseMain(env environment) error {
 	fence.OfferToKernel()
 	// who signals every process of the job (Slurm) means the command; we end when our input does
-	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTSTP)
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGUSR1,
+		syscall.SIGUSR2, syscall.SIGTSTP)
 	l := &link{in: json.NewDecoder(env.stdin), out: json.NewEncoder(env.stdout)}
 	if err := l.in.Decode(&l.briefing); err != nil {
 		return usagef("%s is oomguard's own", adviseWord)

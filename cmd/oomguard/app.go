@@ -14,10 +14,11 @@ import (
 	"oomguard/monitor/report"
 )
 
-// Everything oomguard says on its own account goes to stderr with the prefix "oomguard:", lower case, no full stop; results go to
-// stdout, except for run, whose stdout belongs to the training.
+// Everything oomguard says on its own account goes to stderr with the prefix "oomguard:", lower case, no full stop;
+// results go to stdout, except for run, whose stdout belongs to the training.
 
-// spoken is what oomguard says outside reports. It may hold words from outside, and is made safe to show here, for all who say something.
+// spoken is what oomguard says outside reports. It may hold words from outside, and is made safe to show here, for all
+// who say something.
 func spoken(format string, args ...any) string {
 	return "oomguard: " + report.Lines(fmt.Sprintf(format, args...)) + "\n"
 }
@@ -48,8 +49,9 @@ func run(env environment) int {
 
 func newApp(env environment) *cli.App {
 	app := &cli.App{
-		Name:            "oomguard",
-		Usage:           "launch training instead of torchrun: estimate and check memory before, watch it during, explain the end",
+		Name: "oomguard",
+		Usage: "launch training instead of torchrun: estimate and check memory before, watch it during, " +
+			"explain the end",
 		UsageText:       "oomguard torchrun ARGS...\noomguard run [flags] -- CMD...\noomguard COMMAND [flags]",
 		Version:         version(),
 		HideHelpCommand: true,
@@ -60,13 +62,15 @@ func newApp(env environment) *cli.App {
 		OnUsageError:   onUsageError,
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usagef("unknown command %q; commands: %s", c.Args().First(), strings.Join(commandNames(c.App), ", "))
+				return usagef("unknown command %q; commands: %s", c.Args().First(),
+					strings.Join(commandNames(c.App), ", "))
 			}
 			return cli.ShowAppHelp(c)
 		},
 		Commands: []*cli.Command{
 			runCommand(env), checkCommand(env), explainCommand(env), estimateCommand(env), planCommand(env),
-			postmortemCommand(env), reportCommand(env), runsCommand(env), demoCommand(env), gpusCommand(env), nvmlCommand(env), relayCommand(), guardCommand(), adviseCommand(env),
+			postmortemCommand(env), reportCommand(env), runsCommand(env), demoCommand(env), gpusCommand(env),
+			nvmlCommand(env), relayCommand(), guardCommand(), adviseCommand(env),
 		},
 	}
 	for _, c := range app.Commands {

@@ -60,7 +60,8 @@ func silentRanks(doc *report.Run) []string {
 	}
 	if len(silent) > 0 {
 		out = append(out, "no memory by stage from "+strings.Join(silent, ", ")+
-			": the probe was not loaded there (python -I/-E/-S, another interpreter, a container), or torch was never imported")
+			": the probe was not loaded there (python -I/-E/-S, another interpreter, a container), or torch was "+
+			"never imported")
 	}
 	return out
 }
@@ -86,7 +87,8 @@ func bottleneck(e *estimate.Estimate, rec *monitor.Recording) (stage, component 
 
 // explainDeath adds a post-mortem when the command ended badly. text is what is known of its output.
 func explainDeath(doc *report.Run, text string) {
-	if doc.Exit != nil && doc.Exit.Clean() || doc.Exit == nil && (doc.Recording == nil || firstFatal(doc.Recording) == nil) {
+	if doc.Exit != nil && doc.Exit.Clean() ||
+		doc.Exit == nil && (doc.Recording == nil || firstFatal(doc.Recording) == nil) {
 		return
 	}
 	log, err := oom.Scan(strings.NewReader(text))
@@ -104,8 +106,8 @@ func explainDeath(doc *report.Run, text string) {
 	doc.Postmortem = &d
 }
 
-// believe takes from the launcher's output how those ranks ended that nobody saw end, or saw at all: one that fails at once is gone before
-// we look.
+// believe takes from the launcher's output how those ranks ended that nobody saw end, or saw at all: one that fails at
+// once is gone before we look.
 func believe(exit *launcher.Exit, log *oom.Log) {
 	if exit == nil {
 		return
@@ -122,7 +124,8 @@ func believe(exit *launcher.Exit, log *oom.Log) {
 			exit.Ranks[i].Known, exit.Ranks[i].Code, exit.Ranks[i].Told = true, told.ExitCode, true
 		case told.PID > 0 && told.Rank >= 0: // torchrun's list of failures, which is about its last attempt
 			exit.Ranks = append(exit.Ranks, launcher.RankExit{
-				PID: told.PID, Rank: told.Rank, LocalRank: told.LocalRank, Attempt: attempt, Known: true, Code: told.ExitCode, Told: true,
+				PID: told.PID, Rank: told.Rank, LocalRank: told.LocalRank, Attempt: attempt, Known: true,
+				Code: told.ExitCode, Told: true,
 			})
 		}
 	}
@@ -167,8 +170,9 @@ func deathFacts(doc *report.Run) oom.Facts {
 	return facts
 }
 
-// observed are the failed allocations that a rank's allocator told the probe of and no exception did: the script caught the exception,
-// or the process was gone before Python could raise it. Where another exception ended the rank, the failure may have been overcome.
+// observed are the failed allocations that a rank's allocator told the probe of and no exception did: the script caught
+// the exception, or the process was gone before Python could raise it. Where another exception ended the rank, the
+// failure may have been overcome.
 func observed(rec *monitor.Recording) []oom.Message {
 	var out []oom.Message
 	for _, r := range rec.Ranks {
@@ -177,10 +181,13 @@ func observed(rec *monitor.Recording) []oom.Message {
 		}
 		e := r.OOMs[len(r.OOMs)-1]
 		m := oom.Message{
-			Generation: "observer", Form: oom.FormCUDA, GPU: e.Device, Rank: r.Rank, TriedBytes: e.WantBytes, TotalBytes: e.TotalBytes,
-			FreeBytes: e.FreeBytes, AllocatedBytes: e.AllocatedBytes, ReservedBytes: e.ReservedBytes,
-			ReservedUnallocatedBytes: e.ReservedBytes - e.AllocatedBytes, PrivatePoolBytes: oom.Unknown, AllowedBytes: oom.Unknown,
-			ProcessBytes: oom.Unknown, Text: fmt.Sprintf("rank %d's allocator failed in %s, step %d", r.Rank, e.Stage, e.Step),
+			Generation: "observer", Form: oom.FormCUDA, GPU: e.Device, Rank: r.Rank, TriedBytes: e.WantBytes,
+			TotalBytes: e.TotalBytes,
+			FreeBytes:  e.FreeBytes, AllocatedBytes: e.AllocatedBytes, ReservedBytes: e.ReservedBytes,
+			ReservedUnallocatedBytes: e.ReservedBytes - e.AllocatedBytes, PrivatePoolBytes: oom.Unknown,
+			AllowedBytes: oom.Unknown,
+			ProcessBytes: oom.Unknown, Text: fmt.Sprintf("rank %d's allocator failed in %s, step %d", r.Rank, e.Stage,
+				e.Step),
 		}
 		if r.Exception != nil {
 			m.Form = oom.FormWarning
@@ -195,7 +202,8 @@ func notStages(name string) bool {
 	return slices.Contains([]string{"start", "other", "whole-run"}, name)
 }
 
-// firstFatal is the rank whose out-of-memory exception came first, or else the first exception of all: the others are echoes.
+// firstFatal is the rank whose out-of-memory exception came first, or else the first exception of all: the others are
+// echoes.
 func firstFatal(rec *monitor.Recording) *monitor.Rank {
 	var first *monitor.Rank
 	for i := range rec.Ranks {
@@ -259,7 +267,8 @@ func writeRun(store *monitor.Store, doc report.Run) error {
 
 func earlier(doc report.Run) preflight.Earlier {
 	e := preflight.Earlier{
-		Schema: preflight.SummarySchema, Run: doc.ID, When: doc.Started, JobKey: doc.JobKey, RemedyKey: doc.RemedyKey, Bottleneck: doc.Bottleneck, Outcome: "unknown",
+		Schema: preflight.SummarySchema, Run: doc.ID, When: doc.Started, JobKey: doc.JobKey, RemedyKey: doc.RemedyKey,
+		Bottleneck: doc.Bottleneck, Outcome: "unknown",
 	}
 	switch {
 	case doc.Refused:
@@ -289,8 +298,8 @@ func earlier(doc report.Run) preflight.Earlier {
 // smallSteps: a run of so few optimizer steps was a try.
 const smallSteps = 20
 
-// outputTail reads what the command wrote, when its output went to a regular file: the one place from which a copy can be taken
-// without standing in the way.
+// outputTail reads what the command wrote, when its output went to a regular file: the one place from which a copy can
+// be taken without standing in the way.
 type outputTail struct {
 	Path  string `json:"path"` // "": there is none
 	Start int64  `json:"start"`

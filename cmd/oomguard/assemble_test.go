@@ -31,12 +31,13 @@ func aRun(code int, ranks ...monitor.Rank) report.Run {
 
 func failedAllocation(stage string) monitor.OOMEvent {
 	return monitor.OOMEvent{
-		Stage: stage, Step: 3, WantBytes: 2 * gib, TotalBytes: 79 * gib, FreeBytes: gib, AllocatedBytes: 76 * gib, ReservedBytes: 76*gib + gib/4,
+		Stage: stage, Step: 3, WantBytes: 2 * gib, TotalBytes: 79 * gib, FreeBytes: gib, AllocatedBytes: 76 * gib,
+		ReservedBytes: 76*gib + gib/4,
 	}
 }
 
-// TestSilentOOM: a script that catches the exception and exits with a status of its own leaves no message; the allocator's failure that
-// the probe saw is the post-mortem's.
+// TestSilentOOM: a script that catches the exception and exits with a status of its own leaves no message; the
+// allocator's failure that the probe saw is the post-mortem's.
 func TestSilentOOM(t *testing.T) {
 	doc := aRun(1, monitor.Rank{Rank: 0, Memory: "cuda", OOMs: []monitor.OOMEvent{failedAllocation("backward")}})
 	explainDeath(&doc, "")
@@ -44,16 +45,20 @@ func TestSilentOOM(t *testing.T) {
 	if d == nil || d.Cause == oom.NotOOM || len(d.OOMs) != 1 || d.OOMs[0].TriedBytes != 2*gib {
 		t.Fatalf("post-mortem %+v", d)
 	}
-	if text := strings.Join(d.Evidence, "\n"); !strings.Contains(text, "allocator failed in backward") || strings.Contains(text, "line 0") {
+	if text := strings.Join(d.Evidence, "\n"); !strings.Contains(text, "allocator failed in backward") ||
+		strings.Contains(text, "line 0") {
 		t.Errorf("evidence:\n%s", text)
 	}
 }
 
-// TestOvercomeOOM: where another exception ended the rank afterwards, or the run ended well, a failed allocation is not the cause.
+// TestOvercomeOOM: where another exception ended the rank afterwards, or the run ended well, a failed allocation is not
+// the cause.
 func TestOvercomeOOM(t *testing.T) {
 	doc := aRun(1, monitor.Rank{
 		Rank: 0, Memory: "cuda", OOMs: []monitor.OOMEvent{failedAllocation("forward")},
-		Exception: &monitor.Exception{Type: "ValueError", Message: "bad label", Traceback: "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\nValueError: bad label\n", Stage: "forward"},
+		Exception: &monitor.Exception{Type: "ValueError", Message: "bad label",
+			Traceback: "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\nValueError: " +
+				"bad label\n", Stage: "forward"},
 	})
 	explainDeath(&doc, doc.Recording.Output())
 	if doc.Postmortem == nil || doc.Postmortem.Cause != oom.NotOOM {
@@ -77,16 +82,20 @@ func TestCommandKilledByTheHost(t *testing.T) {
 	}
 }
 
-// TestRemediesOfTheStage: what a remedy saves is counted in the stage where the run died, even where another is the predicted peak.
+// TestRemediesOfTheStage: what a remedy saves is counted in the stage where the run died, even where another is the
+// predicted peak.
 func TestRemediesOfTheStage(t *testing.T) {
 	arch, err := model.Parse([]byte(`{"model_type":"llama","hidden_size":1024,"num_hidden_layers":16,"num_attention_heads":16,"intermediate_size":4096,"vocab_size":32000}`), "config.json")
 	if err != nil {
 		t.Fatal(err)
 	}
 	j := job.Read(job.Sources{Flags: map[string]string{
-		"precision": "fp32", "optimizer": "adamw", "micro-batch": "1", "seq-len": "128", "nproc": "1", "checkpointing": "none", "attention": "sdpa", "grad-accum": "1",
+		"precision": "fp32", "optimizer": "adamw", "micro-batch": "1", "seq-len": "128", "nproc": "1",
+		"checkpointing": "none", "attention": "sdpa", "grad-accum": "1",
 	}, Getenv: func(string) string { return "" }, GPUs: -1})
-	in := estimate.Input{Job: j, Model: arch, Hardware: estimate.Hardware{Kind: "cuda", TotalBytes: 8 * gib, ContextBytes: -1, NCCLBytes: -1}, Options: estimate.DefaultOptions()}
+	in := estimate.Input{Job: j, Model: arch,
+		Hardware: estimate.Hardware{Kind: "cuda", TotalBytes: 8 * gib, ContextBytes: -1, NCCLBytes: -1},
+		Options:  estimate.DefaultOptions()}
 	e, err := estimate.Run(in)
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +168,8 @@ func TestSilentRanksAreNamed(t *testing.T) {
 	doc := aRun(0, monitor.Rank{Rank: 0, PID: 11, Stages: make([]monitor.StagePeak, 1)})
 	doc.Probed = true
 	doc.Exit.Ranks = []launcher.RankExit{{Rank: 0, PID: 11}, {Rank: 1, PID: 12}}
-	if got := strings.Join(silentRanks(&doc), "\n"); !strings.Contains(got, "from rank 1:") || strings.Contains(got, "rank 0") {
+	if got := strings.Join(silentRanks(&doc), "\n"); !strings.Contains(got, "from rank 1:") ||
+		strings.Contains(got, "rank 0") {
 		t.Errorf("missing: %q", got)
 	}
 	doc.Recording, doc.Exit.Ranks = &monitor.Recording{}, nil

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The benchmarks of this file measure whole commands: the binary that make build makes, started anew each time. Beside the time they
-// report the largest resident size.
+// The benchmarks of this file measure whole commands: the binary that make build makes, started anew each time. Beside
+// the time they report the largest resident size.
 
 // builtBinary makes and finds bin/oomguard.
 func builtBinary(tb testing.TB) string {
@@ -53,8 +53,10 @@ func benchCommand(b *testing.B, args ...string) {
 
 func job70B(command string, binary string) []string {
 	return []string{
-		binary, command, "--gpu", "8xH100-80GB", "--sharding", "zero3", "--precision", "bf16", "--checkpointing", "full", "--",
-		"torchrun", "--nproc-per-node=8", "train.py", "--model_name_or_path", ".", "--per_device_train_batch_size", "1", "--max_seq_length", "4096",
+		binary, command, "--gpu", "8xH100-80GB", "--sharding", "zero3", "--precision", "bf16", "--checkpointing",
+		"full", "--",
+		"torchrun", "--nproc-per-node=8", "train.py", "--model_name_or_path", ".", "--per_device_train_batch_size", "1",
+		"--max_seq_length", "4096",
 	}
 }
 
@@ -68,7 +70,8 @@ func BenchmarkCheck70BZeRO3(b *testing.B) { benchCommand(b, job70B("check", buil
 
 // BenchmarkExplain: the promise is < 50 ms and < 50 MiB without a GPU.
 func BenchmarkExplain(b *testing.B) {
-	benchCommand(b, builtBinary(b), "explain", "--", "torchrun", "--nproc-per-node=8", "train.py", "--model_name_or_path", ".", "--bf16")
+	benchCommand(b, builtBinary(b), "explain", "--", "torchrun", "--nproc-per-node=8", "train.py",
+		"--model_name_or_path", ".", "--bf16")
 }
 
 // BenchmarkExplainJobs is the same promise for every job of preflight/job, with its configuration files.
@@ -95,18 +98,24 @@ func BenchmarkExplainJobs(b *testing.B) {
 	}
 }
 
-// BenchmarkStartUp sets `oomguard run -- true` beside `true`: the promise is < 100 ms added, the checklist, the watching and the report included.
+// BenchmarkStartUp sets `oomguard run -- true` beside `true`: the promise is < 100 ms added, the checklist, the
+// watching and the report included.
 func BenchmarkStartUp(b *testing.B) {
 	binary := builtBinary(b)
 	b.Run("direct", func(b *testing.B) { benchCommand(b, "true") })
 	b.Run("wrapped", func(b *testing.B) { benchCommand(b, binary, "run", "--", "true") })
 }
 
-// BenchmarkPostmortem: the promise is < 1 s for a log that can be read in less; this one has a hundred thousand lines of training before its death.
+// BenchmarkPostmortem: the promise is < 1 s for a log that can be read in less; this one has a hundred thousand lines
+// of training before its death.
 func BenchmarkPostmortem(b *testing.B) {
 	log := filepath.Join(b.TempDir(), "crash.log")
-	text := strings.Repeat("[rank3]: {'loss': 1.234, 'grad_norm': 0.5, 'learning_rate': 1e-05, 'epoch': 0.01}\n", 100_000) +
-		"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 98.00 MiB is free. Including non-PyTorch memory, this process has 78.89 GiB memory in use. Of the allocated memory 77.12 GiB is allocated by PyTorch, and 165.81 MiB is reserved by PyTorch but unallocated.\n"
+	text := strings.Repeat("[rank3]: {'loss': 1.234, 'grad_norm': 0.5, 'learning_rate': 1e-05, 'epoch': 0.01}\n",
+		100_000) +
+		"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of " +
+		"79.10 GiB of which 98.00 MiB is free. Including non-PyTorch memory, this process has 78.89 GiB memory " +
+		"in use. Of the allocated memory 77.12 GiB is allocated by PyTorch, and 165.81 MiB is reserved by " +
+		"PyTorch but unallocated.\n"
 	if err := os.WriteFile(log, []byte(text), 0o644); err != nil {
 		b.Fatal(err)
 	}

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestBuiltBinaryStartsWithoutADriver: the binary that make build makes binds NVML's functions when they are first called. Bound at
-// start (-z now, the default of hardened toolchains), it would die before main on every machine without a driver.
+// TestBuiltBinaryStartsWithoutADriver: the binary that make build makes binds NVML's functions when they are first
+// called. Bound at start (-z now, the default of hardened toolchains), it would die before main on every machine
+// without a driver.
 func TestBuiltBinaryStartsWithoutADriver(t *testing.T) {
 	binary := builtBinary(t)
 	file, err := elf.Open(binary)

@@ -27,9 +27,12 @@ func checkCommand(env environment) *cli.Command {
 		Name:      "check",
 		Usage:     "the checklist alone: the gate for CI",
 		UsageText: "oomguard check [flags] [-- CMD...]",
-		Description: "Exit status: 0 it passes, 3 a check failed (--fail-on warn: or warned), 4 no answer: whether the job fits is not known\n" +
-			"(only with --require-answer, which the checklist ci sets), 2 wrong usage or unreadable input, 1 oomguard failed.",
-		Flags: join(jobFlags(), hardwareFlags(), modelFlags(), checkFlags(), outputFlags(report.Checks{}), []cli.Flag{dirFlag(env), requireAnswerFlag()}),
+		Description: "Exit status: 0 it passes, 3 a check failed (--fail-on warn: or warned), 4 no answer: whether " +
+			"the job fits is not known\n" +
+			"(only with --require-answer, which the checklist ci sets), 2 wrong usage or unreadable input, 1 " +
+			"oomguard failed.",
+		Flags: join(jobFlags(), hardwareFlags(), modelFlags(), checkFlags(), outputFlags(report.Checks{}),
+			[]cli.Flag{dirFlag(env), requireAnswerFlag()}),
 		Action: func(c *cli.Context) error {
 			return checkAction(c.Context, env, c)
 		},
@@ -61,7 +64,8 @@ func checkAction(ctx context.Context, env environment, c *cli.Context) error {
 
 // requireAnswerFlag is for the gate alone: run starts what it cannot judge.
 func requireAnswerFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "require-answer", Usage: "status 4 when whether the job fits cannot be told", Category: "Checklist"}
+	return &cli.BoolFlag{Name: "require-answer", Usage: "status 4 when whether the job fits cannot be told",
+		Category: "Checklist"}
 }
 
 // unanswered is the error of a gate that must come to an answer and did not.
@@ -121,11 +125,13 @@ func explainAction(ctx context.Context, env environment, c *cli.Context) error {
 	}
 	j := p.job
 	doc := report.Explain{
-		Schema: explainSchema, Command: monitor.NewScrubber(env.environ, j.Argv).Args(j.Argv), Job: j, Versions: j.Versions, Problems: texts(j.Problems),
+		Schema: explainSchema, Command: monitor.NewScrubber(env.environ, j.Argv).Args(j.Argv), Job: j,
+		Versions: j.Versions, Problems: texts(j.Problems),
 		Unreadable: texts(slices.Concat(j.Unreadable, j.Absent)),
 	}
 	if h := p.hardware; h.Kind != "" {
-		doc.Hardware = &estimate.GPUSize{Name: h.Name, Kind: h.Kind, Count: h.Count, TotalBytes: h.TotalBytes, Origin: h.Origin}
+		doc.Hardware = &estimate.GPUSize{Name: h.Name, Kind: h.Kind, Count: h.Count, TotalBytes: h.TotalBytes,
+			Origin: h.Origin}
 	}
 	if err := out.write(doc); err != nil {
 		return err
@@ -135,7 +141,8 @@ func explainAction(ctx context.Context, env environment, c *cli.Context) error {
 }
 
 func whyFlag() cli.Flag {
-	return &cli.StringFlag{Name: "why", Usage: "all that was said about the setting `KEY`, by every source, and what counts", Category: "Output"}
+	return &cli.StringFlag{Name: "why",
+		Usage: "all that was said about the setting `KEY`, by every source, and what counts", Category: "Output"}
 }
 
 // explainWhy shows what every source said about one setting.

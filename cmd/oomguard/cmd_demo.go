@@ -22,10 +22,12 @@ func demoCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "demo",
 		Usage: "the main job on real input, anywhere: a small real training under torchrun, then its report",
-		UsageText: "oomguard demo [--oom]\n\nIt is oomguard torchrun with two ranks that train a small Llama-shaped decoder. Without a GPU the memory of a rank\n" +
+		UsageText: "oomguard demo [--oom]\n\nIt is oomguard torchrun with two ranks that train a small Llama-shaped " +
+			"decoder. Without a GPU the memory of a rank\n" +
 			"is its resident host memory, and every line says so.",
 		Flags: join(runFlags(env), []cli.Flag{
-			&cli.BoolFlag{Name: "oom", Usage: "make it run out of memory: on a GPU really, without one by raising PyTorch's own error (the report says so)"},
+			&cli.BoolFlag{Name: "oom", Usage: "make it run out of memory: on a GPU really, without one by raising " +
+				"PyTorch's own error (the report says so)"},
 		}),
 		Action: func(c *cli.Context) error {
 			return demoAction(c.Context, env, c)
@@ -47,7 +49,8 @@ func demoAction(ctx context.Context, env environment, c *cli.Context) error {
 		return usagef("demo takes no command; use oomguard run -- for your own")
 	}
 	if _, err := launcher.Lookup("torchrun", env.getenv("PATH"), env.dir); err != nil {
-		return fmt.Errorf("the demo needs torchrun: %w; install PyTorch (pip install torch) or run make demo, which does", err)
+		return fmt.Errorf("the demo needs torchrun: %w; install PyTorch (pip install torch) or run make demo, which "+
+			"does", err)
 	}
 	dir, err := writeDemo(runRoot(env, c))
 	if err != nil {
@@ -75,8 +78,9 @@ func demoAction(ctx context.Context, env environment, c *cli.Context) error {
 	return runAction(ctx, env, c, o)
 }
 
-// promptFrees makes glibc's malloc give freed memory back to the system at once (fixed thresholds of 128 KiB, mallopt(3)), so that
-// without a GPU the resident memory follows the tensors; and it lets the probe reset the kernel's peak of that, so that each stage has its own.
+// promptFrees makes glibc's malloc give freed memory back to the system at once (fixed thresholds of 128 KiB,
+// mallopt(3)), so that without a GPU the resident memory follows the tensors; and it lets the probe reset the kernel's
+// peak of that, so that each stage has its own.
 func promptFrees() []string {
 	return []string{"MALLOC_MMAP_THRESHOLD_=131072", "MALLOC_TRIM_THRESHOLD_=131072", "OOMGUARD_RESET_PEAKS=1"}
 }

@@ -16,7 +16,8 @@ func estimateCommand(env environment) *cli.Command {
 		Name:      "estimate",
 		Usage:     "memory of each GPU by component and stage, the bottleneck, and whether it fits",
 		UsageText: "oomguard estimate [flags] [-- CMD...]",
-		Description: "Exit status: 0 it fits (or no GPU is known to judge by), 3 it does not fit, 4 no answer: what decides is not known of the job,\n" +
+		Description: "Exit status: 0 it fits (or no GPU is known to judge by), 3 it does not fit, 4 no answer: what " +
+			"decides is not known of the job,\n" +
 			"2 wrong usage or unreadable input, 1 oomguard failed.",
 		Flags: join(jobFlags(), hardwareFlags(), modelFlags(), outputFlags(report.Estimate{})),
 		Action: func(c *cli.Context) error {
@@ -62,8 +63,8 @@ func answer(e *estimate.Estimate, fits *bool) error {
 	return nil
 }
 
-// asked is what a command that answers about a job begins with: where to write, and the job with its estimate. Input that cannot be read
-// is an error: an answer about half of a job would mislead.
+// asked is what a command that answers about a job begins with: where to write, and the job with its estimate. Input
+// that cannot be read is an error: an answer about half of a job would mislead.
 func asked(ctx context.Context, env environment, c *cli.Context) (output, *prepared, error) {
 	out, err := newOutput(c, env, env.stdout)
 	if err != nil {
@@ -96,11 +97,14 @@ func planCommand(env environment) *cli.Command {
 		Name:      "plan",
 		Usage:     "what would make the job fit, cheapest first; --max batch|seq|params: the largest that fits",
 		UsageText: "oomguard plan [flags] [-- CMD...]",
-		Description: "Exit status: 0 it fits or something makes it fit, 3 nothing does, 4 no answer: what decides is not known of the job,\n" +
+		Description: "Exit status: 0 it fits or something makes it fit, 3 nothing does, 4 no answer: what decides " +
+			"is not known of the job,\n" +
 			"2 wrong usage or unreadable input, 1 oomguard failed.",
 		Flags: join(jobFlags(), hardwareFlags(), modelFlags(), outputFlags(report.Plan{}), []cli.Flag{
-			&cli.StringFlag{Name: "max", Usage: "batch, seq or params: the largest micro-batch, the longest sequence, or how many parameters fit"},
-			&cli.StringFlag{Name: "reserve", Usage: "`SIZE` on each GPU that is kept for activations and buffers (with --max params)"},
+			&cli.StringFlag{Name: "max", Usage: "batch, seq or params: the largest micro-batch, the longest " +
+				"sequence, or how many parameters fit"},
+			&cli.StringFlag{Name: "reserve",
+				Usage: "`SIZE` on each GPU that is kept for activations and buffers (with --max params)"},
 		}),
 		Action: func(c *cli.Context) error {
 			return planAction(c.Context, env, c)
@@ -140,7 +144,8 @@ func planAction(ctx context.Context, env environment, c *cli.Context) error {
 	if err != nil {
 		return usageError{err}
 	}
-	err = out.write(report.Max{Schema: report.PlanSchema, Max: most, GPU: p.hardware.Name, GPUBytes: p.hardware.TotalBytes, ReserveBytes: max(reserve, 0),
+	err = out.write(report.Max{Schema: report.PlanSchema, Max: most, GPU: p.hardware.Name,
+		GPUBytes: p.hardware.TotalBytes, ReserveBytes: max(reserve, 0),
 		HeadroomPercent: p.input.Options.HeadroomPercent})
 	if err == nil && most.Estimate == 0 {
 		return status(exitNo)

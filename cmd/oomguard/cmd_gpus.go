@@ -78,7 +78,8 @@ func gpusCommand(env environment) *cli.Command {
 		Name:      "gpus",
 		Usage:     "the GPUs of this machine, or with --catalogue the known ones",
 		UsageText: "oomguard gpus [--catalogue]",
-		Flags:     join(outputFlags(report.Devices{}), []cli.Flag{&cli.BoolFlag{Name: "catalogue", Usage: "list the GPUs that --gpu knows"}}),
+		Flags: join(outputFlags(report.Devices{}),
+			[]cli.Flag{&cli.BoolFlag{Name: "catalogue", Usage: "list the GPUs that --gpu knows"}}),
 		Action: func(c *cli.Context) error {
 			return gpusAction(c.Context, env, c)
 		},

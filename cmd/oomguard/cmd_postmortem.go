@@ -25,7 +25,8 @@ func postmortemCommand(env environment) *cli.Command {
 		Name:  "postmortem",
 		Usage: "say why a run died, from its log alone; show what a memory snapshot of PyTorch holds",
 		UsageText: "oomguard postmortem [flags] [FILE...]   (- or nothing: stdin)\n\n" +
-			"A FILE is a log (also .gz, .bz2, UTF-16), an error.json of torchrun, a folder of them such as torchrun's --log-dir, a recorded run,\n" +
+			"A FILE is a log (also .gz, .bz2, UTF-16), an error.json of torchrun, a folder of them such as " +
+			"torchrun's --log-dir, a recorded run,\n" +
 			"or a memory snapshot. Several belong to one run: one file a rank, or a log and its snapshots.",
 		Flags: outputFlags(report.Postmortem{}),
 		Action: func(c *cli.Context) error {
@@ -146,7 +147,8 @@ func postmortemOfRun(env environment, folder string) (report.Document, error) {
 	return report.Postmortem{Diagnosis: *doc.Postmortem}, nil
 }
 
-// isPickle tells a pickle from a log by its first byte: the protocol mark of protocols 2 to 5 (packed or not), or the name that people give to it.
+// isPickle tells a pickle from a log by its first byte: the protocol mark of protocols 2 to 5 (packed or not), or the
+// name that people give to it.
 func isPickle(name string) bool {
 	head, _ := files.Head(name, 4096) // nothing is taken out of a pipe
 	var first [2]byte
@@ -155,7 +157,8 @@ func isPickle(name string) bool {
 		n, _ = io.ReadFull(in, first[:])
 	}
 	ending := filepath.Ext(strings.TrimSuffix(strings.TrimSuffix(name, ".gz"), ".bz2"))
-	return n == 2 && first[0] == 0x80 && first[1] >= 2 && first[1] <= 5 || slices.Contains([]string{".pickle", ".pkl"}, strings.ToLower(ending))
+	return n == 2 && first[0] == 0x80 && first[1] >= 2 && first[1] <= 5 ||
+		slices.Contains([]string{".pickle", ".pkl"}, strings.ToLower(ending))
 }
 
 func readSnapshot(f logfile.File, bar *progress) (snapshot.Report, error) {
@@ -175,8 +178,8 @@ func readSnapshot(f logfile.File, bar *progress) (snapshot.Report, error) {
 	return snapshot.Analyse(s, f.Name), nil
 }
 
-// observeSnapshots makes evidence of what snapshots show. Where the logs hold no message, the failed allocations that a snapshot recorded
-// stand in for them.
+// observeSnapshots makes evidence of what snapshots show. Where the logs hold no message, the failed allocations that a
+// snapshot recorded stand in for them.
 func observeSnapshots(log *oom.Log, facts *oom.Facts, seen []snapshot.Report) {
 	bare := len(log.Messages) == 0
 	for _, r := range seen {
@@ -192,7 +195,8 @@ func observeSnapshots(log *oom.Log, facts *oom.Facts, seen []snapshot.Report) {
 func snapshotSentence(file string, d snapshot.Device) string {
 	units := report.Units{}
 	s := fmt.Sprintf("snapshot %s, GPU %d: %s reserved, %s of it allocated, %s stuck in holes (the largest %s)",
-		file, d.Index, units.Size(d.ReservedBytes), units.Size(d.AllocatedBytes), units.Size(d.StuckBytes), units.Size(d.LargestFreeBytes))
+		file, d.Index, units.Size(d.ReservedBytes), units.Size(d.AllocatedBytes), units.Size(d.StuckBytes),
+		units.Size(d.LargestFreeBytes))
 	if len(d.Components) > 0 {
 		s += fmt.Sprintf("; most is held by %s: %s", d.Components[0].Component, units.Size(d.Components[0].Bytes))
 	}

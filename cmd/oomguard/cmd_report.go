@@ -80,8 +80,8 @@ func assembled(store *monitor.Store, read func(*monitor.Store) (report.Run, erro
 	return doc, nil
 }
 
-// rebuildPart makes the document of what one oomguard recorded. A run whose end was recorded is shown as it was; one that was cut off is
-// put together from what is there.
+// rebuildPart makes the document of what one oomguard recorded. A run whose end was recorded is shown as it was; one
+// that was cut off is put together from what is there.
 func rebuildPart(env environment, store *monitor.Store) (report.Run, error) {
 	var doc report.Run
 	if err := store.ReadMeta(&doc); err != nil {
@@ -89,7 +89,8 @@ func rebuildPart(env environment, store *monitor.Store) (report.Run, error) {
 	}
 	doc.Dir = store.Dir
 	var exit launcher.Exit
-	known := doc.Exit == nil && store.ReadJSON(exitFile, maxExit, &exit) == nil // its end was seen, and the report could not be made
+	// its end was seen, and the report could not be made
+	known := doc.Exit == nil && store.ReadJSON(exitFile, maxExit, &exit) == nil
 	if doc.Exit != nil || doc.Refused {
 		return doc, nil
 	}
@@ -110,8 +111,9 @@ func rebuildPart(env environment, store *monitor.Store) (report.Run, error) {
 	return doc, nil
 }
 
-// unfinished looks at a run whose end was not recorded: whether it goes on, and what is known of its output. Of one whose oomguard was
-// killed it brings into the run folder what is left, and clears that away when nobody uses it any more.
+// unfinished looks at a run whose end was not recorded: whether it goes on, and what is known of its output. Of one
+// whose oomguard was killed it brings into the run folder what is left, and clears that away when nobody uses it any
+// more.
 func unfinished(env environment, store *monitor.Store, doc *report.Run) (report.State, string) {
 	before, err := store.ReadFile(monitor.OutputFile, 2*maxTail)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -149,8 +151,8 @@ func unfinished(env environment, store *monitor.Store, doc *report.Run) (report.
 	return report.StateCutOff, output
 }
 
-// adopt brings what a killed oomguard left in its private folder into the run folder, without the secrets of our environment and of
-// the run's command.
+// adopt brings what a killed oomguard left in its private folder into the run folder, without the secrets of our
+// environment and of the run's command.
 func adopt(env environment, p *monitor.Private, store *monitor.Store) (output string, err error) {
 	var meta struct {
 		Command []string `json:"command"`
@@ -205,7 +207,8 @@ func runsCommand(env environment) *cli.Command {
 }
 
 func runLine(store *monitor.Store, doc report.Run) report.RunLine {
-	line := report.RunLine{ID: doc.ID, Started: doc.Started.Format("2006-01-02 15:04:05"), Outcome: earlier(doc).Outcome, Command: report.ShellWords(doc.Command)}
+	line := report.RunLine{ID: doc.ID, Started: doc.Started.Format("2006-01-02 15:04:05"),
+		Outcome: earlier(doc).Outcome, Command: report.ShellWords(doc.Command)}
 	if doc.Estimate != nil {
 		line.Model = doc.Estimate.Model.Name
 	}

@@ -21,11 +21,14 @@ import (
 
 func runCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name:      "run",
-		Usage:     "check, launch, watch and report",
-		UsageText: "oomguard run [flags] -- CMD...\noomguard torchrun ARGS...   (also accelerate, deepspeed, python, python3)",
-		Description: "Everything after -- reaches the command byte for byte; its stdin, stdout, stderr and terminal are its own.\n" +
-			"Exit status: the command's own, 128+N if it died of signal N; 122 the checklist refused the run; 125 oomguard could not\n" +
+		Name:  "run",
+		Usage: "check, launch, watch and report",
+		UsageText: "oomguard run [flags] -- CMD...\noomguard torchrun ARGS...   (also accelerate, deepspeed, " +
+			"python, python3)",
+		Description: "Everything after -- reaches the command byte for byte; its stdin, stdout, stderr and terminal " +
+			"are its own.\n" +
+			"Exit status: the command's own, 128+N if it died of signal N; 122 the checklist refused the run; 125 " +
+			"oomguard could not\n" +
 			"start it; 126 it cannot be executed; 127 it was not found; 2 wrong usage.",
 		Flags: runFlags(env),
 		Action: func(c *cli.Context) error {
@@ -37,7 +40,8 @@ func runCommand(env environment) *cli.Command {
 func runFlags(env environment) []cli.Flag {
 	return join(jobFlags(), hardwareFlags(), modelFlags(), checkFlags(), outputFlags(report.Run{}), []cli.Flag{
 		dirFlag(env), intervalFlag(),
-		&cli.BoolFlag{Name: "no-probe", Usage: "do not look inside the ranks: no memory by stage", Category: "Watching"},
+		&cli.BoolFlag{Name: "no-probe", Usage: "do not look inside the ranks: no memory by stage",
+			Category: "Watching"},
 	}, launchFlags())
 }
 
@@ -84,7 +88,8 @@ func runAction(ctx context.Context, env environment, c *cli.Context, o runOption
 	if err := s.advise(); err != nil {
 		return err
 	}
-	s.scrub = within(s, "learning the secrets", nil, func() *monitor.Scrubber { return monitor.NewScrubber(env.environ, argv) })
+	s.scrub = within(s, "learning the secrets", nil,
+		func() *monitor.Scrubber { return monitor.NewScrubber(env.environ, argv) })
 	switch {
 	case s.scrub == nil:
 		s.advice.Store = nil // nothing may be written that could hold a secret
@@ -94,8 +99,8 @@ func runAction(ctx context.Context, env environment, c *cli.Context, o runOption
 	return s.launch(devices)
 }
 
-// advise asks the adviser whether to start, and prints what it says. Its error ends the program: the command line is wrong, or the
-// checklist refuses. Without an answer the command is started all the same.
+// advise asks the adviser whether to start, and prints what it says. Its error ends the program: the command line is
+// wrong, or the checklist refuses. Without an answer the command is started all the same.
 func (s *session) advise() error {
 	limit := adviceLimit
 	if s.cli.Bool("online") {
@@ -125,7 +130,8 @@ func (s *session) advise() error {
 	return nil
 }
 
-// watchedSource is whom to ask for the devices, before the run and while it lives: also where the hardware was declared.
+// watchedSource is whom to ask for the devices, before the run and while it lives: also where the hardware was
+// declared.
 func watchedSource(env environment, c *cli.Context) (gpu.Source, error) {
 	devices, err := openDevices(env, c)
 	if err == nil && devices == nil {
@@ -151,8 +157,8 @@ func helperPIDs(devices gpu.Source) []int {
 	return nil
 }
 
-// singleRank recognises the training process of a launcher that starts only one and tells it no rank, by the words behind the
-// interpreter. Nil for other jobs.
+// singleRank recognises the training process of a launcher that starts only one and tells it no rank, by the words
+// behind the interpreter. Nil for other jobs.
 func singleRank(words []string) func(argv []string) bool {
 	if len(words) == 0 {
 		return nil
@@ -160,14 +166,16 @@ func singleRank(words []string) func(argv []string) bool {
 	return func(argv []string) bool { return len(argv) > 1 && slices.Equal(argv[1:], words) }
 }
 
-// launch starts the command, watches it, and reports. The result is the command's own exit status whatever happens to us.
+// launch starts the command, watches it, and reports. The result is the command's own exit status whatever happens to
+// us.
 func (s *session) launch(devices gpu.Source) error {
 	s.setup = within(s, "preparing the recording", s.bare(), s.prepare)
 	commandEnv := s.commandEnv(s.setup.probeDir())
 	s.open(commandEnv)
 	proc, err := s.start(commandEnv, devices)
 	if errors.Is(err, syscall.E2BIG) { // what we add is too much: the command has no room for it
-		s.setup.missing("memory by stage: the environment is too large for the variables of the probe, and the command got none of them")
+		s.setup.missing("memory by stage: the environment is too large for the variables of the probe, and the " +
+			"command got none of them")
 		proc, err = s.start(s.env.environ, devices)
 	}
 	relay := s.setup.relay
@@ -208,10 +216,12 @@ func (s *session) launch(devices gpu.Source) error {
 // lastWords is how long the report may take when somebody has asked us to end.
 const lastWords = 5 * time.Second
 
-// killedLimit bounds how long the last output of a command is waited for that was killed: it would not have been able to write it.
+// killedLimit bounds how long the last output of a command is waited for that was killed: it would not have been able
+// to write it.
 const killedLimit = 5 * time.Second
 
-// drainLimit is how long the reader of the command's last output has: as long as it takes, since the command would have waited for it too.
+// drainLimit is how long the reader of the command's last output has: as long as it takes, since the command would have
+// waited for it too.
 func (s *session) drainLimit(exit launcher.Exit) time.Duration {
 	if exit.Signal != 0 || exit.LastResort {
 		return killedLimit
@@ -237,19 +247,22 @@ func (s *session) start(commandEnv []string, devices gpu.Source) (*launcher.Proc
 		Argv: s.argv, Env: commandEnv, Dir: s.env.dir,
 		Stdin: s.env.stdin, Stdout: relay.Stdout, Stderr: relay.Stderr, Descriptors: s.env.descriptors,
 	}, launcher.Options{
-		KillAfter: s.cli.Duration("kill-after"), DieWithUs: s.cli.Bool("die-with-oomguard"), Guard: []string{s.env.executable, guardWord},
+		KillAfter: s.cli.Duration("kill-after"), DieWithUs: s.cli.Bool("die-with-oomguard"),
+		Guard:      []string{s.env.executable, guardWord},
 		WholeJob:   s.env.getenv("SLURM_JOB_ID") != "",
 		Exclude:    func() []int { return slices.Concat(helperPIDs(devices), s.adviser.pids(), []int{relay.PID()}) },
 		SingleRank: singleRank(s.advice.SingleWords),
 		LeftBehind: func(n int) {
-			s.env.say("the command has ended and %d of its ranks go on; ending them (SIGTERM, and SIGKILL after %s)", n, launcher.DefaultGrace)
+			s.env.say("the command has ended and %d of its ranks go on; ending them (SIGTERM, and SIGKILL after %s)", n,
+				launcher.DefaultGrace)
 		},
 	})
 }
 
 // open tells the adviser what is added to the command, right before its start.
 func (s *session) open(commandEnv []string) {
-	changes := within(s, "comparing the environments", nil, func() []report.EnvChange { return changes(s.env.environ, commandEnv, s.advice.Alloc) })
+	changes := within(s, "comparing the environments", nil,
+		func() []report.EnvChange { return changes(s.env.environ, commandEnv, s.advice.Alloc) })
 	o := opening{PrivateDir: s.setup.privateDir(), Probed: s.setup.probed, Changes: changes, Missing: s.setup.lost}
 	s.setup.lost = nil
 	s.adviser.ask("writing down the start", setupLimit, o, &struct{}{})
@@ -258,7 +271,8 @@ func (s *session) open(commandEnv []string) {
 // account ends the recording, and prints the report of the run.
 func (s *session) account(watcher *monitor.Watcher, exit launcher.Exit) (told account) {
 	lost := within(s, "ending the recording", nil, watcher.Stop)
-	e := ending{Exit: exit, OOMKills: s.setup.oomKills, Tail: s.setup.tail, Copy: s.setup.outputCopy(), Missing: append(s.setup.lost, lost...)}
+	e := ending{Exit: exit, OOMKills: s.setup.oomKills, Tail: s.setup.tail, Copy: s.setup.outputCopy(),
+		Missing: append(s.setup.lost, lost...)}
 	store := s.advice.Store
 	if !s.adviser.ask("making the report", accountLimit, e, &told) && store != nil {
 		_ = within(s, "writing down the end", nil, func() error { return store.WriteJSON(exitFile, e.Exit) })

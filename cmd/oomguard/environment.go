@@ -14,11 +14,13 @@ import (
 
 // reasons are the variables that the command may be given, and why. The README lists them.
 func reasons() map[string]string {
-	const demo = "the demo without a GPU: freed memory goes back to the system at once, so that resident memory follows the tensors"
+	const demo = "the demo without a GPU: freed memory goes back to the system at once, so that resident memory " +
+		"follows the tensors"
 	return map[string]string{
-		"PYTHONPATH":             "its first folder holds the probe, which each rank loads when it imports torch",
-		"OOMGUARD_PROBE_DIR":     "where each rank's probe writes what it sees",
-		"OOMGUARD_SINGLE":        "a single process, as plain Python, has neither RANK nor LOCAL_RANK, and is the one rank all the same",
+		"PYTHONPATH":         "its first folder holds the probe, which each rank loads when it imports torch",
+		"OOMGUARD_PROBE_DIR": "where each rank's probe writes what it sees",
+		"OOMGUARD_SINGLE": "a single process, as plain Python, has neither RANK nor LOCAL_RANK, and is the " +
+			"one rank all the same",
 		"OOMGUARD_OWNER":         "it is that of an oomguard around this one",
 		"MALLOC_MMAP_THRESHOLD_": demo,
 		"MALLOC_TRIM_THRESHOLD_": demo,
@@ -43,8 +45,8 @@ func (s *session) commandEnv(probeDir string) []string {
 	return slices.Concat(env, s.options.environ)
 }
 
-// changes says what differs between our own environment and the command's, which is what is, not what was meant. A setting that was asked
-// for with --alloc-conf and is not made is told too.
+// changes says what differs between our own environment and the command's, which is what is, not what was meant. A
+// setting that was asked for with --alloc-conf and is not made is told too.
 func changes(ours, commands []string, alloc report.EnvChange) []report.EnvChange {
 	before, after := variables(ours), variables(commands)
 	out := []report.EnvChange{}
@@ -52,9 +54,11 @@ func changes(ours, commands []string, alloc report.EnvChange) []report.EnvChange
 		old, had := before[name]
 		switch {
 		case !had:
-			out = append(out, report.EnvChange{Name: name, Change: report.EnvAdded, Value: value, Reason: reasons()[name]})
+			out = append(out, report.EnvChange{Name: name, Change: report.EnvAdded, Value: value,
+				Reason: reasons()[name]})
 		case old != value:
-			out = append(out, report.EnvChange{Name: name, Change: report.EnvChanged, Value: value, Reason: reasons()[name]})
+			out = append(out, report.EnvChange{Name: name, Change: report.EnvChanged, Value: value,
+				Reason: reasons()[name]})
 		}
 	}
 	for name := range before {
@@ -82,8 +86,8 @@ func variables(environ []string) map[string]string {
 	return out
 }
 
-// setAllocConf does what --alloc-conf asks for: it returns the environment with the setting, and what was changed or why not. Without it
-// nothing is touched, which is the zero change.
+// setAllocConf does what --alloc-conf asks for: it returns the environment with the setting, and what was changed or
+// why not. Without it nothing is touched, which is the zero change.
 func setAllocConf(env environment, c *cli.Context, p *prepared) (environment, report.EnvChange, error) {
 	wanted, torch := c.String("alloc-conf"), p.job.Versions["torch"]
 	var change *allocconf.Change
@@ -109,7 +113,8 @@ func setAllocConf(env environment, c *cli.Context, p *prepared) (environment, re
 		return env, report.EnvChange{Name: name, Change: report.EnvKept, Value: now.Text, Reason: kept}, nil
 	}
 	env.environ = append(slices.Clone(env.environ), change.Variable+"="+change.Value) // the last of a name wins
-	return env, report.EnvChange{Name: change.Variable, Change: report.EnvAdded, Value: change.Value, Reason: change.Reason}, nil
+	return env, report.EnvChange{Name: change.Variable, Change: report.EnvAdded, Value: change.Value,
+		Reason: change.Reason}, nil
 }
 
 // allocPlace is what a recommendation of allocator settings depends on.

@@ -36,7 +36,8 @@ func jobFlags() []cli.Flag {
 		}
 		flags = append(flags, &cli.StringFlag{Name: k.Flag, Usage: usage, Category: "Job"})
 	}
-	return append(flags, &cli.BoolFlag{Name: "online", Usage: "ask the Hugging Face hub for the config.json of a model that is not cached here", Category: "Job"})
+	return append(flags, &cli.BoolFlag{Name: "online",
+		Usage: "ask the Hugging Face hub for the config.json of a model that is not cached here", Category: "Job"})
 }
 
 // boolWords are the values of a key that is a flag without a value.
@@ -61,20 +62,31 @@ func givenJobFlags(c *cli.Context) map[string]string {
 func hardwareFlags() []cli.Flag {
 	const category = "Hardware"
 	return []cli.Flag{
-		&cli.StringFlag{Name: "gpu", Usage: "judge for this hardware instead of the GPUs here: 8xH100-80GB, a100-80gb, p4d.24xlarge", Category: category},
-		&cli.StringFlag{Name: "gpu-memory", Usage: "memory of one GPU, when it is not in the catalogue: 48GiB, 80GB", Category: category},
-		&cli.StringFlag{Name: "devices", Usage: "read the GPUs from a `FILE` that oomguard gpus --format json wrote", Category: category},
-		&cli.StringFlag{Name: "headroom", Value: "10", Usage: "fail when less than `PERCENT` of a GPU stays free after the estimate; below 20 it warns", Category: category},
+		&cli.StringFlag{Name: "gpu", Usage: "judge for this hardware instead of the GPUs here: 8xH100-80GB, " +
+			"a100-80gb, p4d.24xlarge", Category: category},
+		&cli.StringFlag{Name: "gpu-memory", Usage: "memory of one GPU, when it is not in the catalogue: 48GiB, 80GB",
+			Category: category},
+		&cli.StringFlag{Name: "devices", Usage: "read the GPUs from a `FILE` that oomguard gpus --format json wrote",
+			Category: category},
+		&cli.StringFlag{Name: "headroom", Value: "10",
+			Usage:    "fail when less than `PERCENT` of a GPU stays free after the estimate; below 20 it warns",
+			Category: category},
 	}
 }
 
 func modelFlags() []cli.Flag {
 	const category = "Estimate"
 	return []cli.Flag{
-		&cli.Float64Flag{Name: "activation-factor", Usage: "rough rule instead of the model: activations = batch x seq x hidden x layers x `FACTOR` bytes (10 to 20; 16 is usual)", Category: category},
-		&cli.StringFlag{Name: "activations", Usage: "`SIZE` of activations and logits on one GPU, when it is known", Category: category},
-		&cli.StringFlag{Name: "second-models", Usage: "`SIZE` on one GPU of the models beside the trained one (VAE, text encoders, teacher, reward), when it is known", Category: category},
-		&cli.StringFlag{Name: "context", Usage: "`SIZE` that a process holds on its GPU outside PyTorch, when it is known", Category: category},
+		&cli.Float64Flag{Name: "activation-factor",
+			Usage: "rough rule instead of the model: activations = batch x seq x hidden x layers x `FACTOR` bytes " +
+				"(10 to 20; 16 is usual)", Category: category},
+		&cli.StringFlag{Name: "activations", Usage: "`SIZE` of activations and logits on one GPU, when it is known",
+			Category: category},
+		&cli.StringFlag{Name: "second-models",
+			Usage: "`SIZE` on one GPU of the models beside the trained one (VAE, text encoders, teacher, reward), " +
+				"when it is known", Category: category},
+		&cli.StringFlag{Name: "context",
+			Usage: "`SIZE` that a process holds on its GPU outside PyTorch, when it is known", Category: category},
 	}
 }
 
@@ -82,10 +94,12 @@ func modelFlags() []cli.Flag {
 func outputFlags(writes report.Document) []cli.Flag {
 	const category = "Output"
 	return []cli.Flag{
-		&cli.StringFlag{Name: "format", Value: "text", Usage: strings.Join(report.FormatsOf(writes), ", "), Category: category},
+		&cli.StringFlag{Name: "format", Value: "text", Usage: strings.Join(report.FormatsOf(writes), ", "),
+			Category: category},
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write to `FILE`", Category: category},
 		&cli.StringFlag{Name: "units", Value: "binary", Usage: "binary (GiB) or si (GB)", Category: category},
-		&cli.BoolFlag{Name: "redact", Usage: "leave out paths, hosts, users, addresses and tokens: for an issue", Category: category},
+		&cli.BoolFlag{Name: "redact", Usage: "leave out paths, hosts, users, addresses and tokens: for an issue",
+			Category: category},
 	}
 }
 
@@ -93,14 +107,18 @@ func checkFlags() []cli.Flag {
 	const category = "Checklist"
 	return []cli.Flag{
 		&cli.StringFlag{Name: "checklist", Value: "pretraining", Usage: "built-in `NAME` or FILE", Category: category},
-		&cli.StringSliceFlag{Name: "skip", Usage: "do not run the check with this `ID` (shown as skipped)", Category: category},
-		&cli.StringSliceFlag{Name: "waive", Usage: "run and show the check with this `ID`, but do not refuse for it", Category: category},
-		&cli.StringFlag{Name: "fail-on", Value: "fail", Usage: "fail, or warn: a warning refuses too", Category: category},
+		&cli.StringSliceFlag{Name: "skip", Usage: "do not run the check with this `ID` (shown as skipped)",
+			Category: category},
+		&cli.StringSliceFlag{Name: "waive", Usage: "run and show the check with this `ID`, but do not refuse for it",
+			Category: category},
+		&cli.StringFlag{Name: "fail-on", Value: "fail", Usage: "fail, or warn: a warning refuses too",
+			Category: category},
 	}
 }
 
 func dirFlag(env environment) cli.Flag {
-	return &cli.StringFlag{Name: "dir", Usage: "folder of the recorded runs", EnvVars: []string{"OOMGUARD_DIR"}, Value: "oomguard-runs", Category: "Output"}
+	return &cli.StringFlag{Name: "dir", Usage: "folder of the recorded runs", EnvVars: []string{"OOMGUARD_DIR"},
+		Value: "oomguard-runs", Category: "Output"}
 }
 
 func join(groups ...[]cli.Flag) []cli.Flag {
@@ -113,7 +131,8 @@ func join(groups ...[]cli.Flag) []cli.Flag {
 
 // policy reads the checklist's flags.
 func policy(c *cli.Context) (checklists.Policy, error) {
-	p := checklists.Policy{Skip: c.StringSlice("skip"), Waive: c.StringSlice("waive"), RequireAnswer: c.Bool("require-answer")}
+	p := checklists.Policy{Skip: c.StringSlice("skip"), Waive: c.StringSlice("waive"),
+		RequireAnswer: c.Bool("require-answer")}
 	switch on := c.String("fail-on"); on {
 	case "fail":
 		p.FailOn = checklists.Fail
@@ -159,7 +178,8 @@ type output struct {
 }
 
 func newOutput(c *cli.Context, env environment, to *os.File) (output, error) {
-	o := output{format: c.String("format"), file: c.String("output"), to: to, redact: c.Bool("redact"), scrub: monitor.NewScrubber(env.environ, c.Args().Slice())}
+	o := output{format: c.String("format"), file: c.String("output"), to: to, redact: c.Bool("redact"),
+		scrub: monitor.NewScrubber(env.environ, c.Args().Slice())}
 	if host, err := os.Hostname(); err == nil {
 		o.hosts = []string{host}
 	}
@@ -232,5 +252,6 @@ func utf8Locale(env environment) bool {
 
 // intervalFlag is how often devices are sampled.
 func intervalFlag() cli.Flag {
-	return &cli.DurationFlag{Name: "interval", Value: time.Second, Usage: "time between device samples", Category: "Watching"}
+	return &cli.DurationFlag{Name: "interval", Value: time.Second, Usage: "time between device samples",
+		Category: "Watching"}
 }

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// The gate holds what oomguard answers about every job, published model and log in testdata. `make gate` writes the answers of an older
-// commit and those of the working tree and shows what differs: moving code changes nothing, and what changes an answer can be listed.
+// The gate holds what oomguard answers about every job, published model and log in testdata. `make gate` writes the
+// answers of an older commit and those of the working tree and shows what differs: moving code changes nothing, and
+// what changes an answer can be listed.
 
 // A gateCase is a command line and the folder where it is asked.
 type gateCase struct {
@@ -49,9 +50,12 @@ func jobCases(t *testing.T) []gateCase {
 		}
 		words := shellQuoted(string(readFile(t, filepath.Join(dir, "cmd.txt"))))
 		hardware := []string{"--gpu", fmt.Sprintf("%dxH100-80GB", max(given.GPUs, 1))}
-		for command, flags := range map[string][]string{"explain": nil, "estimate": hardware, "plan": hardware, "check": append(hardware, "--skip", "run-folder-writable")} {
-			args := append([]string{command, "--format", "json", "--versions", strings.Join(assignments(given.Versions), ",")}, flags...)
-			all = append(all, gateCase{name: filepath.Base(dir) + "." + command, dir: dir, environ: assignments(given.Env), args: append(append(args, "--"), words...)})
+		for command, flags := range map[string][]string{"explain": nil, "estimate": hardware, "plan": hardware,
+			"check": append(hardware, "--skip", "run-folder-writable")} {
+			args := append([]string{command, "--format", "json", "--versions",
+				strings.Join(assignments(given.Versions), ",")}, flags...)
+			all = append(all, gateCase{name: filepath.Base(dir) + "." + command, dir: dir,
+				environ: assignments(given.Env), args: append(append(args, "--"), words...)})
 		}
 	}
 	return all
@@ -83,10 +87,15 @@ func assignments(of map[string]string) []string {
 func modelCases(t *testing.T) []gateCase {
 	t.Helper()
 	ways := map[string]string{
-		"full":  "--method full --precision bf16-mixed --optimizer adamw --micro-batch 2 --seq-len 512 --sharding ddp --nproc 8",
-		"fsdp":  "--method full --precision fp32 --optimizer adamw_8bit --micro-batch 1 --seq-len 512 --sharding fsdp-full --nproc 8 --checkpointing full --attention eager",
-		"lora":  "--method lora --precision bf16 --optimizer adamw_fused --lora-r 16 --lora-targets all-linear --micro-batch 4 --seq-len 512 --sharding zero2 --nproc 2 --attention flash_attention_2",
-		"qlora": "--method qlora --quant nf4-dq --precision bf16 --optimizer paged_adamw_8bit --lora-r 8 --lora-targets all-linear --micro-batch 1 --seq-len 512 --sharding none --nproc 1 --checkpointing full --layer-kernels liger",
+		"full": "--method full --precision bf16-mixed --optimizer adamw --micro-batch 2 --seq-len 512 --sharding " +
+			"ddp --nproc 8",
+		"fsdp": "--method full --precision fp32 --optimizer adamw_8bit --micro-batch 1 --seq-len 512 --sharding " +
+			"fsdp-full --nproc 8 --checkpointing full --attention eager",
+		"lora": "--method lora --precision bf16 --optimizer adamw_fused --lora-r 16 --lora-targets all-linear " +
+			"--micro-batch 4 --seq-len 512 --sharding zero2 --nproc 2 --attention flash_attention_2",
+		"qlora": "--method qlora --quant nf4-dq --precision bf16 --optimizer paged_adamw_8bit --lora-r 8 " +
+			"--lora-targets all-linear --micro-batch 1 --seq-len 512 --sharding none --nproc 1 --checkpointing full " +
+			"--layer-kernels liger",
 	}
 	root := t.TempDir()
 	var all []gateCase
@@ -106,7 +115,8 @@ func modelCases(t *testing.T) []gateCase {
 		}
 		for way, flags := range ways {
 			for _, command := range []string{"estimate", "plan"} {
-				args := append([]string{command, "--format", "json", "--gpu", "8xA100-80GB", "--versions", "torch=2.6.0,transformers=4.51.3", "--model", name}, strings.Fields(flags)...)
+				args := append([]string{command, "--format", "json", "--gpu", "8xA100-80GB", "--versions",
+					"torch=2.6.0,transformers=4.51.3", "--model", name}, strings.Fields(flags)...)
 				all = append(all, gateCase{name: name + "." + way + "." + command, dir: root, args: args})
 			}
 		}
@@ -119,7 +129,8 @@ func logCases(t *testing.T) []gateCase {
 	var all []gateCase
 	for _, kind := range []string{"logs", "forms"} {
 		for _, path := range matches(t, "../../monitor/oom/testdata/"+kind+"/*") {
-			all = append(all, gateCase{name: kind + "." + filepath.Base(path), dir: ".", args: []string{"postmortem", "--format", "json", path}})
+			all = append(all, gateCase{name: kind + "." + filepath.Base(path), dir: ".",
+				args: []string{"postmortem", "--format", "json", path}})
 		}
 	}
 	return all
@@ -166,8 +177,10 @@ func TestGate(t *testing.T) {
 			continue
 		}
 		stdout, stderr := scratchFile(t), scratchFile(t)
-		code := run(environment{args: q.args, environ: append([]string{"PATH=/usr/bin:/bin", "HOME=/nonexistent"}, q.environ...),
-			stdin: null, stdout: stdout, stderr: stderr, dir: q.dir, executable: "/nonexistent", now: func() time.Time { return time.Unix(0, 0) }})
+		code := run(environment{args: q.args,
+			environ: append([]string{"PATH=/usr/bin:/bin", "HOME=/nonexistent"}, q.environ...),
+			stdin:   null, stdout: stdout, stderr: stderr, dir: q.dir, executable: "/nonexistent",
+			now: func() time.Time { return time.Unix(0, 0) }})
 		said, problem := readFile(t, stdout.Name()), readFile(t, stderr.Name())
 		stdout.Close()
 		stderr.Close()

@@ -25,7 +25,8 @@ func TestEveryOomguardKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	cmd := b.command(b.exe, "run", "--", "bash", "-c", `echo one; until [ -e go ]; do sleep 0.01; done; for i in $(seq 20000); do echo line $i; done`)
+	cmd := b.command(b.exe, "run", "--", "bash", "-c",
+		`echo one; until [ -e go ]; do sleep 0.01; done; for i in $(seq 20000); do echo line $i; done`)
 	cmd.Stdout, cmd.Stderr = writer, nil
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -105,7 +106,8 @@ func TestDieWithOomguard(t *testing.T) {
 			b.write("go", "")
 		}
 		patience.Until(t, "the command's end", exists("end"))
-		if end, err := os.ReadFile(filepath.Join(b.dir, "end")); err != nil || strings.TrimSpace(string(end)) != c.want {
+		if end, err := os.ReadFile(filepath.Join(b.dir, "end")); err != nil ||
+			strings.TrimSpace(string(end)) != c.want {
 			t.Errorf("%q: the command %s (%v), want %s", c.flags, end, err, c.want)
 		}
 	}
@@ -114,23 +116,27 @@ func TestDieWithOomguard(t *testing.T) {
 // TestKillAfter: a command that does not end is killed when its time is over, and the report says so.
 func TestKillAfter(t *testing.T) {
 	b := newBench(t)
-	cmd := b.command(b.exe, "run", "--kill-after", "200ms", "--", "bash", "-c", `trap '' TERM; touch ready; while :; do sleep 0.05; done`)
+	cmd := b.command(b.exe, "run", "--kill-after", "200ms", "--", "bash", "-c",
+		`trap '' TERM; touch ready; while :; do sleep 0.05; done`)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	patience.Until(t, "the command", func() bool { _, err := os.Stat(filepath.Join(b.dir, "ready")); return err == nil })
+	patience.Until(t, "the command",
+		func() bool { _, err := os.Stat(filepath.Join(b.dir, "ready")); return err == nil })
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != 137 || !strings.Contains(stderr.String(), "all of it was killed (--kill-after)") {
+	if code := cmd.ProcessState.ExitCode(); code != 137 ||
+		!strings.Contains(stderr.String(), "all of it was killed (--kill-after)") {
 		t.Errorf("status %d, stderr\n%s", code, stderr.String())
 	}
 }
 
-// failsOnce fails in its first attempt, in the way that torchrun's documentation asks for, and as soon as oomguard holds a handle of it.
+// failsOnce fails in its first attempt, in the way that torchrun's documentation asks for, and as soon as oomguard
+// holds a handle of it.
 const failsOnce = `import glob, os, time
 from torch.distributed.elastic.multiprocessing.errors import record
 def held():
@@ -150,12 +156,13 @@ def main():
 main()
 `
 
-// TestAttempts: a rank fails, torchrun starts all anew, and the second attempt does well. The report tells the attempts apart, and what the
-// failed rank wrote into its error file, without a variable of ours.
+// TestAttempts: a rank fails, torchrun starts all anew, and the second attempt does well. The report tells the attempts
+// apart, and what the failed rank wrote into its error file, without a variable of ours.
 func TestAttempts(t *testing.T) {
 	b := newBench(t)
 	b.write("recorded.py", failsOnce)
-	r := b.run(b.exe, "run", "--no-probe", "--", "torchrun", "--standalone", "--nproc-per-node=1", "--max-restarts=1", "recorded.py")
+	r := b.run(b.exe, "run", "--no-probe", "--", "torchrun", "--standalone", "--nproc-per-node=1", "--max-restarts=1",
+		"recorded.py")
 	doc := b.theRun()
 	if r.status != 0 || doc.Exit == nil || !doc.Exit.Clean() || doc.Postmortem != nil {
 		t.Fatalf("status %d, exit %+v, post-mortem %+v", r.status, doc.Exit, doc.Postmortem)
@@ -164,10 +171,12 @@ func TestAttempts(t *testing.T) {
 	if len(attempts) != 2 || attempts[0][0].Code != 1 || attempts[1][0].Code != 0 {
 		t.Fatalf("attempts: %+v", attempts)
 	}
-	if e := attempts[0][0].Error; e == nil || e.Message != "ValueError: bad sample 4711" || !strings.Contains(e.Traceback, "recorded.py") {
+	if e := attempts[0][0].Error; e == nil || e.Message != "ValueError: bad sample 4711" ||
+		!strings.Contains(e.Traceback, "recorded.py") {
 		t.Errorf("the error file gave %+v", e)
 	}
-	for _, want := range []string{"attempt 0 (started anew):", "attempt 1 (the last one):", "rank 0 wrote: ValueError: bad sample 4711"} {
+	for _, want := range []string{"attempt 0 (started anew):", "attempt 1 (the last one):",
+		"rank 0 wrote: ValueError: bad sample 4711"} {
 		if !strings.Contains(r.stderr, want) {
 			t.Errorf("the report does not say %q:\n%s", want, r.stderr)
 		}
@@ -198,7 +207,8 @@ func TestBelieve(t *testing.T) {
 	told := func(rank, pid, code int) oom.Exit {
 		return oom.Exit{RankDeath: oom.RankDeath{Rank: rank, ExitCode: code}, PID: pid, LocalRank: rank}
 	}
-	believe(&exit, &oom.Log{Exits: []oom.Exit{told(0, 10, 1), told(1, 11, -15), told(-1, 12, 3), told(2, 13, 42), told(3, -1, 5)}})
+	believe(&exit, &oom.Log{Exits: []oom.Exit{told(0, 10, 1), told(1, 11, -15), told(-1, 12, 3), told(2, 13, 42),
+		told(3, -1, 5)}})
 	want := []launcher.RankExit{
 		{PID: 10, Rank: 0, Attempt: 1, Known: true, Code: -9},
 		{PID: 11, Rank: 1, Attempt: 1, Known: true, Code: -15, Told: true},

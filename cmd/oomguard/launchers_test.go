@@ -22,7 +22,8 @@ func launcherBench(t *testing.T) *bench {
 	if bin == "" {
 		folder, err := os.ReadFile("../../.venv/launchers/where")
 		if err != nil {
-			t.Fatalf("OOMGUARD_TEST_LAUNCHERS is not set: %v; run make test, which sets up accelerate and deepspeed", err)
+			t.Fatalf("OOMGUARD_TEST_LAUNCHERS is not set: %v; run make test, which sets up accelerate and deepspeed",
+				err)
 		}
 		bin = strings.TrimSpace(string(folder))
 	}
@@ -42,12 +43,13 @@ for step in range(3):
 sys.exit(42)
 `
 
-// TestAccelerateOneProcess: accelerate starts one process without telling it that it is a rank, and returns 1 whatever becomes of it. The
-// report has its memory by stage, and its own end.
+// TestAccelerateOneProcess: accelerate starts one process without telling it that it is a rank, and returns 1 whatever
+// becomes of it. The report has its memory by stage, and its own end.
 func TestAccelerateOneProcess(t *testing.T) {
 	b := launcherBench(t)
 	b.write("few.py", fewSteps)
-	r := b.run(b.exe, "accelerate", "launch", "--cpu", "--num_processes=1", "--num_machines=1", "--mixed_precision=no", "--dynamo_backend=no", "few.py")
+	r := b.run(b.exe, "accelerate", "launch", "--cpu", "--num_processes=1", "--num_machines=1", "--mixed_precision=no",
+		"--dynamo_backend=no", "few.py")
 	doc := b.theRun()
 	if r.status != 1 {
 		t.Errorf("status %d, accelerate's is 1", r.status)
@@ -58,13 +60,14 @@ func TestAccelerateOneProcess(t *testing.T) {
 	if doc.Recording == nil || len(doc.Recording.Ranks) != 1 || len(doc.Recording.Ranks[0].Stages) < 3 {
 		t.Errorf("recorded: %+v", doc.Recording)
 	}
-	if !slices.ContainsFunc(doc.EnvironmentChanges, func(c report.EnvChange) bool { return c.Name == "OOMGUARD_SINGLE" }) {
+	if !slices.ContainsFunc(doc.EnvironmentChanges,
+		func(c report.EnvChange) bool { return c.Name == "OOMGUARD_SINGLE" }) {
 		t.Errorf("environment: %+v", doc.EnvironmentChanges)
 	}
 }
 
-// TestDeepSpeedReturnsZero: deepspeed returns 0 when the launcher that it has started is killed, and leaves the ranks behind. They are ended,
-// and the report does not take that for a good end.
+// TestDeepSpeedReturnsZero: deepspeed returns 0 when the launcher that it has started is killed, and leaves the ranks
+// behind. They are ended, and the report does not take that for a good end.
 func TestDeepSpeedReturnsZero(t *testing.T) {
 	b := launcherBench(t)
 	b.write("sleeper.py", sleeper)
@@ -88,7 +91,8 @@ func TestDeepSpeedReturnsZero(t *testing.T) {
 	_ = cmd.Wait()
 	doc, stderr := b.theRun(), b.read("err")
 	if code := cmd.ProcessState.ExitCode(); code != 0 || doc.Postmortem == nil || len(doc.Exit.Abandoned()) != 2 ||
-		!strings.Contains(stderr, "returned status 0 after ") || !strings.Contains(stderr, "rank 1 was left behind ("+launcher.Terminated+")") {
+		!strings.Contains(stderr, "returned status 0 after ") ||
+		!strings.Contains(stderr, "rank 1 was left behind ("+launcher.Terminated+")") {
 		t.Errorf("status %d, deepspeed's is 0; exit %+v\n%s", code, doc.Exit, stderr)
 	}
 	for _, pid := range ranks {

@@ -1,5 +1,6 @@
-// Command oomguard replaces a direct torchrun call: it estimates the memory of each GPU and goes through a checklist before the
-// run, watches it, and explains its end. This package holds flags, wiring and exit statuses, one file a command.
+// Command oomguard replaces a direct torchrun call: it estimates the memory of each GPU and goes through a checklist
+// before the run, watches it, and explains its end. This package holds flags, wiring and exit statuses, one file a
+// command.
 package main
 
 import (

@@ -16,8 +16,8 @@ import (
 	"oomguard/launcher/patience"
 )
 
-// TestMain lets the test binary stand for the program: testscript puts it on PATH as "oomguard", and the tests below start it by
-// path, so that it is started as a whole, helper process included.
+// TestMain lets the test binary stand for the program: testscript puts it on PATH as "oomguard", and the tests below
+// start it by path, so that it is started as a whole, helper process included.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"oomguard": main, launcher.RelayName: main, launcher.GuardName: main})
 }
@@ -70,7 +70,8 @@ var pythonWithTorch = sync.OnceValues(func() (string, error) {
 		python = filepath.Join("..", "..", ".venv", "bin", "python")
 	}
 	// It is found, not imported: that would take seconds.
-	if err := exec.Command(python, "-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)").Run(); err != nil {
+	if err := exec.Command(python, "-c",
+		"import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)").Run(); err != nil {
 		return "", fmt.Errorf("%s finds no torch: %w", python, err)
 	}
 	return filepath.Abs(python)

@@ -49,8 +49,8 @@ func loadSchemas(t *testing.T) schemas {
 // A problem is one place of a document that is not as its schema says.
 type problem struct{ at, what string }
 
-// check applies a schema to a value: the keywords that these schemas use. As kubectl's strict validation does, it refuses fields that
-// the schema does not know.
+// check applies a schema to a value: the keywords that these schemas use. As kubectl's strict validation does, it
+// refuses fields that the schema does not know.
 func (all schemas) check(schema map[string]any, value any, at string) []problem {
 	if ref, ok := schema["$ref"].(string); ok {
 		return all.check(all[ref[strings.LastIndex(ref, "/")+1:]], value, at)
@@ -207,7 +207,8 @@ func manifests(t *testing.T) []manifest {
 func schemaOf(kind string) string {
 	return map[string]string{
 		"Job": "io.k8s.api.batch.v1.Job", "Service": "io.k8s.api.core.v1.Service",
-		"PersistentVolumeClaim": "io.k8s.api.core.v1.PersistentVolumeClaim", "TrainJob": "trainer.kubeflow.org/v1alpha1.TrainJob",
+		"PersistentVolumeClaim": "io.k8s.api.core.v1.PersistentVolumeClaim",
+		"TrainJob":              "trainer.kubeflow.org/v1alpha1.TrainJob",
 	}[kind]
 }
 
@@ -230,20 +231,23 @@ func TestManifests(t *testing.T) {
 func TestManifestCheck(t *testing.T) {
 	all := loadSchemas(t)
 	bad := map[string]string{
-		"apiVersion: batch/v1\nkind: Job\nspec:\n  template: {}\n  completion: 2\n":                                                          "Job.spec.completion is not known",
-		"apiVersion: batch/v1\nkind: Job\nspec: {parallelism: two, template: {}}\n":                                                          "Job.spec.parallelism two is no integer",
-		"apiVersion: batch/v1\nkind: Job\nspec: {}\n":                                                                                        "Job.spec lacks template",
-		"kind: Job\nspec:\n  podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: [\"1\"]}}]}\n  template: {}\n": "Job.spec.podFailurePolicy.rules[0].onExitCodes.values[0] 1 is no integer",
-		"kind: Job\nspec:\n  podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {values: [1]}}]}\n  template: {}\n":                   "Job.spec.podFailurePolicy.rules[0].onExitCodes lacks operator",
-		"kind: TrainJob\nspec: {runtimeRef: {name: torch-distributed}, trainer: {numNodes: 2, commands: [oomguard]}}\n":                      "TrainJob.spec.trainer.commands is not known",
-		"kind: Job\nspec:\n  template: {spec: {containers: [{name: a, env: [{name: X, valueFrom: {fieldRef: {path: metadata.name}}}]}]}}\n":  "Job.spec.template.spec.containers[0].env[0].valueFrom.fieldRef lacks fieldPath",
-		"kind: Job\nspec:\n  template: {spec: {terminationGracePeriodSeconds: 90s, containers: [{name: a}]}}\n":                              "Job.spec.template.spec.terminationGracePeriodSeconds 90s is no integer",
-		"kind: Job\nspec:\n  template: {spec: {containers: [{name: a, resources: {limits: {nvidia.com/gpu: [8]}}}]}}\n":                      "Job.spec.template.spec.containers[0].resources.limits.nvidia.com/gpu is none of the choices",
-		"kind: Job\nspec:\n  template: {spec: {containers: [{name: a, volumeMounts: [{name: runs}]}]}}\n":                                    "Job.spec.template.spec.containers[0].volumeMounts[0] lacks mountPath",
-		"kind: PersistentVolumeClaim\nspec: {accessModes: ReadWriteMany}\n":                                                                  "PersistentVolumeClaim.spec.accessModes ReadWriteMany is no array",
-		"kind: Service\nspec: {clusterIP: None, publishNotReadyAddresses: \"true\"}\n":                                                       "Service.spec.publishNotReadyAddresses true is no boolean",
-		"kind: TrainJob\nspec: {runtimeRef: {name: x}, trainer: {image: x, numProcPerNode: auto}}\n":                                         "TrainJob.spec.trainer.numProcPerNode auto is no integer",
-		"kind: TrainJob\nspec: {trainer: {image: x}}\n":                                                                                      "TrainJob.spec lacks runtimeRef",
+		"apiVersion: batch/v1\nkind: Job\nspec:\n  template: {}\n  completion: 2\n": "Job.spec.completion is not known",
+		"apiVersion: batch/v1\nkind: Job\nspec: {parallelism: two, template: {}}\n": "Job.spec.parallelism two is no integer",
+		"apiVersion: batch/v1\nkind: Job\nspec: {}\n":                               "Job.spec lacks template",
+		"kind: Job\nspec:\n  podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: " +
+			"[\"1\"]}}]}\n  template: {}\n": "Job.spec.podFailurePolicy.rules[0].onExitCodes.values[0] 1 is no integer",
+		"kind: Job\nspec:\n  podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {values: [1]}}]}\n  " +
+			"template: {}\n": "Job.spec.podFailurePolicy.rules[0].onExitCodes lacks operator",
+		"kind: TrainJob\nspec: {runtimeRef: {name: torch-distributed}, trainer: {numNodes: 2, commands: [oomguard]}}\n": "TrainJob.spec.trainer.commands is not known",
+		"kind: Job\nspec:\n  template: {spec: {containers: [{name: a, env: [{name: X, valueFrom: {fieldRef: {path: " +
+			"metadata.name}}}]}]}}\n": "Job.spec.template.spec.containers[0].env[0].valueFrom.fieldRef lacks fieldPath",
+		"kind: Job\nspec:\n  template: {spec: {terminationGracePeriodSeconds: 90s, containers: [{name: a}]}}\n":         "Job.spec.template.spec.terminationGracePeriodSeconds 90s is no integer",
+		"kind: Job\nspec:\n  template: {spec: {containers: [{name: a, resources: {limits: {nvidia.com/gpu: [8]}}}]}}\n": "Job.spec.template.spec.containers[0].resources.limits.nvidia.com/gpu is none of the choices",
+		"kind: Job\nspec:\n  template: {spec: {containers: [{name: a, volumeMounts: [{name: runs}]}]}}\n":               "Job.spec.template.spec.containers[0].volumeMounts[0] lacks mountPath",
+		"kind: PersistentVolumeClaim\nspec: {accessModes: ReadWriteMany}\n":                                             "PersistentVolumeClaim.spec.accessModes ReadWriteMany is no array",
+		"kind: Service\nspec: {clusterIP: None, publishNotReadyAddresses: \"true\"}\n":                                  "Service.spec.publishNotReadyAddresses true is no boolean",
+		"kind: TrainJob\nspec: {runtimeRef: {name: x}, trainer: {image: x, numProcPerNode: auto}}\n":                    "TrainJob.spec.trainer.numProcPerNode auto is no integer",
+		"kind: TrainJob\nspec: {trainer: {image: x}}\n":                                                                 "TrainJob.spec lacks runtimeRef",
 	}
 	for text, want := range bad {
 		var m manifest
@@ -282,7 +286,8 @@ func containerOf(t *testing.T, m manifest) (words []string, env map[string]strin
 	return words, env
 }
 
-// wrappedWords is the command that oomguard starts, and the status that it gives when memory ran out; 0: the command's own.
+// wrappedWords is the command that oomguard starts, and the status that it gives when memory ran out; 0: the command's
+// own.
 func wrappedWords(t *testing.T, file string, words []string) (command []string, oomExitCode int) {
 	t.Helper()
 	for i, word := range words {
@@ -298,14 +303,15 @@ func wrappedWords(t *testing.T, file string, words []string) (command []string, 
 			break
 		}
 	}
-	if words[0] != "oomguard" || words[1] != "run" || len(command) == 0 || !slices.Contains(launcherWords(), command[0]) {
+	if words[0] != "oomguard" || words[1] != "run" || len(command) == 0 ||
+		!slices.Contains(launcherWords(), command[0]) {
 		t.Fatalf("%s runs %q", file, words)
 	}
 	return command, oomExitCode
 }
 
-// TestManifestsMean: what oomguard and Kubernetes make of the examples: two nodes that share one run folder, time for the report, and
-// policies that see torchrun's own status.
+// TestManifestsMean: what oomguard and Kubernetes make of the examples: two nodes that share one run folder, time for
+// the report, and policies that see torchrun's own status.
 func TestManifestsMean(t *testing.T) {
 	for _, m := range manifests(t) {
 		patch := "spec.runtimePatches.0.trainingRuntimeSpec.template.spec.replicatedJobs.0.template.spec.template.spec."
@@ -323,20 +329,24 @@ func TestManifestsMean(t *testing.T) {
 			t.Errorf("%s: OOMGUARD_DIR %q is on no volume: %s", m.file, dir, mounts)
 		}
 		// what the cluster fills in for the second node
-		maps.Copy(env, map[string]string{"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_RDZV_ID": "1d6a", "KUBERNETES_SERVICE_HOST": "10.0.0.1", "POD_NAME": "train-1-abcde"})
-		read := job.Read(job.Sources{Argv: words, Getenv: func(name string) string { return env[name] }, Dir: t.TempDir()})
+		maps.Copy(env, map[string]string{"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_RDZV_ID": "1d6a",
+			"KUBERNETES_SERVICE_HOST": "10.0.0.1", "POD_NAME": "train-1-abcde"})
+		read := job.Read(job.Sources{Argv: words, Getenv: func(name string) string { return env[name] },
+			Dir: t.TempDir()})
 		var environ []string
 		for name, value := range env {
 			environ = append(environ, name+"="+value)
 		}
 		node := placement(environment{environ: environ}, read)
-		if node == nil || node.Key != "rdzv-1d6a" || node.Name != "1" || node.Parts != 2 || node.Scheduler != "kubernetes" || node.Pod != "train-1-abcde" {
+		if node == nil || node.Key != "rdzv-1d6a" || node.Name != "1" || node.Parts != 2 ||
+			node.Scheduler != "kubernetes" || node.Pod != "train-1-abcde" {
 			t.Errorf("%s: placement %+v", m.file, node)
 		}
 	}
 }
 
-// TestJobPolicy: the policy of the example names every status that oomguard itself can give, and treats torchrun's as torchrun's.
+// TestJobPolicy: the policy of the example names every status that oomguard itself can give, and treats torchrun's as
+// torchrun's.
 func TestJobPolicy(t *testing.T) {
 	actions := map[int]string{}
 	var codes []int

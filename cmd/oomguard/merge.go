@@ -14,8 +14,8 @@ import (
 	"oomguard/monitor/report"
 )
 
-// merge makes one document of those that the nodes of a run have recorded. What is the same everywhere (the command, the estimate) is
-// taken from the first; what each one saw and how it ended is kept apart by node.
+// merge makes one document of those that the nodes of a run have recorded. What is the same everywhere (the command,
+// the estimate) is taken from the first; what each one saw and how it ended is kept apart by node.
 func merge(store *monitor.Store, parts []report.Run) report.Run {
 	doc := parts[0]
 	doc.ID, doc.Dir, doc.Node, doc.PrivateDir = store.ID(), store.Dir, nil, ""
@@ -46,7 +46,9 @@ func merge(store *monitor.Store, parts []report.Run) report.Run {
 	doc.Postmortem = commonCause(parts, doc.Nodes, first)
 	for _, n := range absent(*parts[0].Node, doc.Nodes) {
 		doc.Nodes = append(doc.Nodes, n)
-		doc.Missing = append(doc.Missing, "node "+n.Name+": nothing was recorded there: oomguard was not started, or could not write to the run folder")
+		doc.Missing = append(doc.Missing,
+			"node "+n.Name+": nothing was recorded there: oomguard was not started, or could not write to the run "+
+				"folder")
 	}
 	return doc
 }
@@ -55,7 +57,8 @@ func merge(store *monitor.Store, parts []report.Run) report.Run {
 func nodeEnd(part report.Run) report.NodeEnd {
 	offset := time.Duration(part.Node.ClockOffset * float64(time.Second))
 	n := report.NodeEnd{
-		Name: part.Node.Name, Rank: part.Node.Rank, Restart: part.Node.Restart, Host: cmp.Or(part.Node.Host, part.Host), Pod: part.Node.Pod, Dir: part.Dir,
+		Name: part.Node.Name, Rank: part.Node.Rank, Restart: part.Node.Restart, Host: cmp.Or(part.Node.Host, part.Host),
+		Pod: part.Node.Pod, Dir: part.Dir,
 		Seen: true, Refused: part.Refused, Exit: part.Exit,
 	}
 	if part.Postmortem != nil {
@@ -110,8 +113,9 @@ func nodeEnd(part report.Run) report.NodeEnd {
 	return n
 }
 
-// firstToFail marks the node that ended badly before all others, and gives its index; -1 when none did, or all that did were told to end
-// from outside. A node whose end nobody recorded counts by when it was last seen, once another's end shows that it is over.
+// firstToFail marks the node that ended badly before all others, and gives its index; -1 when none did, or all that did
+// were told to end from outside. A node whose end nobody recorded counts by when it was last seen, once another's end
+// shows that it is over.
 func firstToFail(nodes []report.NodeEnd) int {
 	first := -1
 	over := slices.ContainsFunc(nodes, func(n report.NodeEnd) bool { return n.Exit != nil || n.Refused })
@@ -129,8 +133,8 @@ func firstToFail(nodes []report.NodeEnd) int {
 	return first
 }
 
-// commonEnd is how the whole run ended: as the node that began, with the ranks of all. Nil when a node's end is not known and no other
-// has failed.
+// commonEnd is how the whole run ended: as the node that began, with the ranks of all. Nil when a node's end is not
+// known and no other has failed.
 func commonEnd(nodes []report.NodeEnd, first int) *launcher.Exit {
 	var end launcher.Exit
 	known := true
@@ -170,8 +174,8 @@ func union(a, b []string) []string {
 	return a
 }
 
-// commonCause is the post-mortem of the run: of the first node that died of memory, or else of the first that failed. The others' errors
-// are mostly echoes: connections that broke when the first one died.
+// commonCause is the post-mortem of the run: of the first node that died of memory, or else of the first that failed.
+// The others' errors are mostly echoes: connections that broke when the first one died.
 func commonCause(parts []report.Run, nodes []report.NodeEnd, first int) *oom.Diagnosis {
 	best := -1
 	for i, p := range parts {

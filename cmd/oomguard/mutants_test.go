@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// Mutants of all test jobs go through run --dry-run: Python, shell, YAML, JSON and command lines with words taken out, put in and
-// exchanged, as people and programs mistype them. Whatever they hold, oomguard answers: no panic, no hang, memory bounded.
+// Mutants of all test jobs go through run --dry-run: Python, shell, YAML, JSON and command lines with words taken out,
+// put in and exchanged, as people and programs mistype them. Whatever they hold, oomguard answers: no panic, no hang,
+// memory bounded.
 
 // A mutantJob is a test job in a folder of its own, whose files can be changed and put back.
 type mutantJob struct {
@@ -33,7 +34,8 @@ func mutantJobs(t testing.TB) []*mutantJob {
 	root := t.TempDir()
 	var jobs []*mutantJob
 	for _, folder := range folders {
-		j := &mutantJob{name: filepath.Base(folder), dir: filepath.Join(root, filepath.Base(folder)), files: map[string]string{}}
+		j := &mutantJob{name: filepath.Base(folder), dir: filepath.Join(root, filepath.Base(folder)),
+			files: map[string]string{}}
 		if err := os.CopyFS(j.dir, os.DirFS(folder)); err != nil {
 			t.Fatal(err)
 		}
@@ -72,12 +74,19 @@ func mutantJobs(t testing.TB) []*mutantJob {
 // strange are words that stand where nobody expects them.
 func strange() []string {
 	return []string{
-		"$UNSET", "${UNSET:-1}", `"$UNSET"`, "$(no-such-program)", "`x`", "$((1/0))", "$((", "${", "--unknown-option", "-", "--", "", " ", "0", "-1", "1e308", "Infinity",
-		"NaN", "99999999999999999999", "0x", "null", "None", "True", "[]", "{}", "[[[[[[", "}}}}", "((((((", `"`, "'", `"""`, "\\", "\x00", "\xff\xfe", "\u202e", "\r",
-		"if", "if True:", "else:", "for x in y:", "while True:", "lambda: 0", "def f():", "class A(A):", "return", "import os", "import *", "from . import x", "@", "*args", "**kw",
-		"x = x", "a.b.c.d.e.f", "&a", "*a", "<<: *a", "!!python/object:os.system", "---", "- - - -", "? :", "|", ">", "%s", "{{x}}", "${oc.env:HOME}", "${x}", "auto", "cpu", "zero3", "bf16", "7B",
-		"case x in", "esac", "done", "fi", "function f {", "set -u", "exec", "eval", "source x", "<<EOF", "EOF", "|&", "&&", ";;", "srun", "torchrun", "python", "accelerate launch", "-m", "--nproc_per_node", "--config",
-		strings.Repeat("(", 3000), strings.Repeat("[", 3000), strings.Repeat("{a: ", 1000), strings.Repeat("x", 5000), strings.Repeat("- ", 2000), strings.Repeat("not ", 2000), strings.Repeat("a.", 2000), strings.Repeat("1+", 3000), strings.Repeat("$(", 500),
+		"$UNSET", "${UNSET:-1}", `"$UNSET"`, "$(no-such-program)", "`x`", "$((1/0))", "$((", "${", "--unknown-option",
+		"-", "--", "", " ", "0", "-1", "1e308", "Infinity",
+		"NaN", "99999999999999999999", "0x", "null", "None", "True", "[]", "{}", "[[[[[[", "}}}}", "((((((", `"`, "'",
+		`"""`, "\\", "\x00", "\xff\xfe", "\u202e", "\r",
+		"if", "if True:", "else:", "for x in y:", "while True:", "lambda: 0", "def f():", "class A(A):", "return",
+		"import os", "import *", "from . import x", "@", "*args", "**kw",
+		"x = x", "a.b.c.d.e.f", "&a", "*a", "<<: *a", "!!python/object:os.system", "---", "- - - -", "? :", "|", ">",
+		"%s", "{{x}}", "${oc.env:HOME}", "${x}", "auto", "cpu", "zero3", "bf16", "7B",
+		"case x in", "esac", "done", "fi", "function f {", "set -u", "exec", "eval", "source x", "<<EOF", "EOF", "|&",
+		"&&", ";;", "srun", "torchrun", "python", "accelerate launch", "-m", "--nproc_per_node", "--config",
+		strings.Repeat("(", 3000), strings.Repeat("[", 3000), strings.Repeat("{a: ", 1000), strings.Repeat("x", 5000),
+		strings.Repeat("- ", 2000), strings.Repeat("not ", 2000), strings.Repeat("a.", 2000),
+		strings.Repeat("1+", 3000), strings.Repeat("$(", 500),
 	}
 }
 
@@ -185,9 +194,10 @@ func (b *mutantBench) try(seed uint64) string {
 	_ = b.stderr.Truncate(0)
 	_, _ = b.stderr.Seek(0, 0)
 	env := environment{
-		args:    append([]string{"run", "--dry-run", "--format", "json", "--devices", b.devices, "--"}, words...),
-		environ: []string{"PATH=/usr/bin:/bin", "HOME=/nonexistent", "HF_HOME=" + filepath.Join(j.dir, "hf_home"), "OOMGUARD_DIR=" + filepath.Join(j.dir, "runs")},
-		stdin:   b.null, stdout: b.null, stderr: b.stderr, dir: j.dir, executable: "/nonexistent", now: time.Now,
+		args: append([]string{"run", "--dry-run", "--format", "json", "--devices", b.devices, "--"}, words...),
+		environ: []string{"PATH=/usr/bin:/bin", "HOME=/nonexistent", "HF_HOME=" + filepath.Join(j.dir, "hf_home"),
+			"OOMGUARD_DIR=" + filepath.Join(j.dir, "runs")},
+		stdin: b.null, stdout: b.null, stderr: b.stderr, dir: j.dir, executable: "/nonexistent", now: time.Now,
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -205,8 +215,8 @@ func (b *mutantBench) try(seed uint64) string {
 	return ""
 }
 
-// TestMutants tries two hundred seeds, or those from OOMGUARD_TEST_MUTANTS=first:count. A hang shows as the time limit of the tests, with
-// the seed in the log.
+// TestMutants tries two hundred seeds, or those from OOMGUARD_TEST_MUTANTS=first:count. A hang shows as the time limit
+// of the tests, with the seed in the log.
 func TestMutants(t *testing.T) {
 	first, count := uint64(1), uint64(200)
 	if text := os.Getenv("OOMGUARD_TEST_MUTANTS"); text != "" {

@@ -9,10 +9,12 @@ import (
 	"oomguard/preflight/job"
 )
 
-// placement finds out which part of a run of several nodes this is; nil: the run is ours alone. The first scheduler or launcher that
-// knows decides: a Slurm step's number names one run for ever, while the id or the address of a rendezvous may be used again.
+// placement finds out which part of a run of several nodes this is; nil: the run is ours alone. The first scheduler or
+// launcher that knows decides: a Slurm step's number names one run for ever, while the id or the address of a
+// rendezvous may be used again.
 func placement(env environment, j *job.Job) *monitor.Node {
-	for _, of := range []func(environment, job.Rendezvous) *monitor.Node{slurmStep, rendezvousByID, rendezvousByAddress} {
+	for _, of := range []func(environment, job.Rendezvous) *monitor.Node{slurmStep, rendezvousByID,
+		rendezvousByAddress} {
 		if node := of(env, j.Rendezvous); node != nil {
 			return node
 		}
@@ -20,8 +22,8 @@ func placement(env environment, j *job.Job) *monitor.Node {
 	return nil
 }
 
-// slurmStep: srun has started us several times (srun(1), output environment variables). In a batch script there is no step of ours, and
-// what runs there is one node's.
+// slurmStep: srun has started us several times (srun(1), output environment variables). In a batch script there is no
+// step of ours, and what runs there is one node's.
 func slurmStep(env environment, r job.Rendezvous) *monitor.Node {
 	number := func(name string) int {
 		n, err := strconv.Atoi(env.getenv(name))
@@ -36,9 +38,11 @@ func slurmStep(env environment, r job.Rendezvous) *monitor.Node {
 		return nil
 	}
 	n := &monitor.Node{
-		Key: "slurm-" + jobID + "." + step, Unique: true, Name: strconv.Itoa(node), Rank: node, Parts: tasks, MostParts: tasks,
-		Scheduler: "slurm", Job: jobID, Step: step, Attempt: max(number("SLURM_RESTART_COUNT"), 0), Hosts: env.getenv("SLURM_STEP_NODELIST"),
-		Host: env.getenv("SLURMD_NODENAME"), RunID: r.ID,
+		Key: "slurm-" + jobID + "." + step, Unique: true, Name: strconv.Itoa(node), Rank: node, Parts: tasks,
+		MostParts: tasks,
+		Scheduler: "slurm", Job: jobID, Step: step, Attempt: max(number("SLURM_RESTART_COUNT"), 0),
+		Hosts: env.getenv("SLURM_STEP_NODELIST"),
+		Host:  env.getenv("SLURMD_NODENAME"), RunID: r.ID,
 	}
 	if n.Attempt > 0 {
 		n.Key += fmt.Sprintf(".restart%d", n.Attempt)
@@ -84,7 +88,8 @@ func met(env environment, r job.Rendezvous, key string) *monitor.Node {
 		n.Scheduler = "slurm"
 	}
 	if env.getenv("KUBERNETES_SERVICE_HOST") != "" { // in every container of a cluster
-		n.Scheduler, n.Pod = "kubernetes", host // a pod's host name is its own name, unless its owner gave it a stable one
+		// a pod's host name is its own name, unless its owner gave it a stable one
+		n.Scheduler, n.Pod = "kubernetes", host
 		if pod := env.getenv("POD_NAME"); pod != "" {
 			n.Pod = pod
 		}

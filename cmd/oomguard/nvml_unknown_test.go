@@ -25,12 +25,14 @@ type quantity struct {
 	optional  bool // without it nothing is unknown
 }
 
-// TestUnknownQuantities: each question to NVML fails in each way on each GPU. A lost GPU fails nvml-available and nothing else refuses; no check
-// passes that rests on what was not read, and each says why.
+// TestUnknownQuantities: each question to NVML fails in each way on each GPU. A lost GPU fails nvml-available and
+// nothing else refuses; no check passes that rests on what was not read, and each says why.
 func TestUnknownQuantities(t *testing.T) {
 	quantities := []quantity{
-		{functions: []string{"nvmlDeviceGetHandleByIndex_v2"}, checks: []string{"nvml-available", "gpu-memory-free", "headroom", "other-processes", "compute-mode"}},
-		{functions: []string{"nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMemoryInfo"}, checks: []string{"gpu-memory-free", "headroom", "other-processes"}},
+		{functions: []string{"nvmlDeviceGetHandleByIndex_v2"},
+			checks: []string{"nvml-available", "gpu-memory-free", "headroom", "other-processes", "compute-mode"}},
+		{functions: []string{"nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMemoryInfo"},
+			checks: []string{"gpu-memory-free", "headroom", "other-processes"}},
 		{functions: []string{"nvmlDeviceGetComputeMode"}, checks: []string{"compute-mode"}},
 		{functions: []string{"nvmlDeviceGetComputeRunningProcesses_v3"}, checks: []string{"other-processes"}},
 		{functions: []string{"nvmlDeviceGetGraphicsRunningProcesses_v3"}, optional: true},
@@ -44,14 +46,18 @@ func TestUnknownQuantities(t *testing.T) {
 	for _, q := range quantities {
 		for _, code := range []int{2, 3, 4, 15, 16, 77, 999} {
 			for device := range 2 {
-				s := fakenvml.Scenario{Driver: "580.95.05", CUDA: 13000, Devices: []fakenvml.Device{h100(0, used), h100(1, used)}}
+				s := fakenvml.Scenario{Driver: "580.95.05", CUDA: 13000,
+					Devices: []fakenvml.Device{h100(0, used), h100(1, used)}}
 				for _, function := range q.functions {
 					s.Faults = append(s.Faults, fakenvml.Fault{Function: function, Device: device, Code: code})
 				}
 				judged := m.judge(t, s)
-				name, reason := fmt.Sprintf("%s code %d on GPU %d", q.functions[0], code, device), fmt.Sprintf("NVML code %d", code)
+				name, reason := fmt.Sprintf("%s code %d on GPU %d", q.functions[0], code, device),
+					fmt.Sprintf("NVML code %d", code)
 				if code == 15 || code == 16 {
-					if v := judged["nvml-available"]; v.Status != checklists.Fail || !strings.Contains(v.Detail, reason) || !strings.Contains(v.Detail, fmt.Sprintf("GPU %d", device)) {
+					if v := judged["nvml-available"]; v.Status != checklists.Fail ||
+						!strings.Contains(v.Detail, reason) ||
+						!strings.Contains(v.Detail, fmt.Sprintf("GPU %d", device)) {
 						t.Errorf("%s: nvml-available is %+v", name, v)
 					}
 					continue
@@ -73,24 +79,28 @@ func TestUnknownQuantities(t *testing.T) {
 func TestImpossibleMemory(t *testing.T) {
 	m := newFakeMachine(t)
 	for _, d := range []fakenvml.Device{
-		{TotalBytes: 5, UsedBytes: 6}, {TotalBytes: 0}, {TotalBytes: -1}, {TotalBytes: 5, ReservedBytes: 6}, {TotalBytes: 80 << 30, UsedBytes: -7}, {TotalBytes: 80 << 30, UsedBytes: 1 << 62},
+		{TotalBytes: 5, UsedBytes: 6}, {TotalBytes: 0}, {TotalBytes: -1}, {TotalBytes: 5, ReservedBytes: 6},
+		{TotalBytes: 80 << 30, UsedBytes: -7}, {TotalBytes: 80 << 30, UsedBytes: 1 << 62},
 	} {
 		whole := h100(1, 0)
 		whole.TotalBytes, whole.UsedBytes, whole.ReservedBytes = d.TotalBytes, d.UsedBytes, d.ReservedBytes
 		judged := m.judge(t, fakenvml.Scenario{Devices: []fakenvml.Device{h100(0, 0), whole}})
 		for _, id := range []string{"gpu-memory-free", "headroom", "other-processes"} {
-			if v := judged[id]; v.Status == checklists.Pass || v.Status == checklists.Fail || !strings.Contains(v.Detail, fmt.Sprintf("total %d,", uint64(d.TotalBytes))) {
+			if v := judged[id]; v.Status == checklists.Pass || v.Status == checklists.Fail ||
+				!strings.Contains(v.Detail, fmt.Sprintf("total %d,", uint64(d.TotalBytes))) {
 				t.Errorf("%+v: %s is %+v", d, id, v)
 			}
 		}
 	}
 }
 
-// TestProcessListAlone: when nothing but the list of processes hangs or crashes the helper, memory is known and nothing refuses.
+// TestProcessListAlone: when nothing but the list of processes hangs or crashes the helper, memory is known and nothing
+// refuses.
 func TestProcessListAlone(t *testing.T) {
 	for _, fault := range []fakenvml.Fault{{Hang: true}, {Crash: true}} {
 		fault.Function, fault.Device = "nvmlDeviceGetComputeRunningProcesses_v3", 1
-		b := onFakeMachine(t, fakenvml.Scenario{Driver: "580.95.05", CUDA: 13000, Devices: []fakenvml.Device{h100(0, 10*mib), h100(1, 10*mib)}, Faults: []fakenvml.Fault{fault}})
+		b := onFakeMachine(t, fakenvml.Scenario{Driver: "580.95.05", CUDA: 13000,
+			Devices: []fakenvml.Device{h100(0, 10*mib), h100(1, 10*mib)}, Faults: []fakenvml.Fault{fault}})
 		r := b.theJob()
 		if r.status != 0 || r.stdout != "done\n" || strings.Contains(r.stderr, "FAIL") {
 			t.Errorf("%+v: status %d, stdout %q\n%s", fault, r.status, r.stdout, r.stderr)
@@ -107,7 +117,8 @@ type fakeMachine struct {
 func newFakeMachine(t *testing.T) fakeMachine {
 	t.Helper()
 	m := fakeMachine{exe: program(t), scenario: filepath.Join(t.TempDir(), "scenario")}
-	m.env = append(os.Environ(), "LD_LIBRARY_PATH="+fakenvml.Build(t), fakenvml.ScenarioVariable+"="+m.scenario, "GORACE=atexit_sleep_ms=0")
+	m.env = append(os.Environ(), "LD_LIBRARY_PATH="+fakenvml.Build(t), fakenvml.ScenarioVariable+"="+m.scenario,
+		"GORACE=atexit_sleep_ms=0")
 	return m
 }
 
@@ -129,12 +140,14 @@ func (m fakeMachine) judge(t *testing.T, s fakenvml.Scenario) map[string]checkli
 	high := int64(9 << 30)
 	facts := preflight.Facts{
 		Mode: preflight.ModeRun, Units: preflight.IEC, Devices: plainDevices(snap.Devices), Env: map[string]string{},
-		Job:      &job.Job{NProc: job.Setting[int]{Value: 2, Known: true}},
-		Estimate: &estimate.Estimate{GPU: estimateGPU(snap), PerGPU: estimate.PerGPU{DeviceBytes: 8 << 30, HighBytes: &high}},
+		Job: &job.Job{NProc: job.Setting[int]{Value: 2, Known: true}},
+		Estimate: &estimate.Estimate{GPU: estimateGPU(snap),
+			PerGPU: estimate.PerGPU{DeviceBytes: 8 << 30, HighBytes: &high}},
 	}
 	judged := map[string]checklists.Verdict{}
 	for _, c := range preflight.Checks() {
-		if slices.Contains([]string{"nvml-available", "gpu-memory-free", "headroom", "other-processes", "compute-mode", "gpu-count"}, c.ID) {
+		if slices.Contains([]string{"nvml-available", "gpu-memory-free", "headroom", "other-processes", "compute-mode",
+			"gpu-count"}, c.ID) {
 			judged[c.ID] = c.Judge(facts, c.Defaults)
 		}
 	}

@@ -23,14 +23,16 @@ func writeSnapshot(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	cmd := exec.Command(testPython(t), filepath.Join("..", "..", "monitor", "oom", "snapshot", "testdata", "make_snapshot.py"), "4", "today")
+	cmd := exec.Command(testPython(t),
+		filepath.Join("..", "..", "monitor", "oom", "snapshot", "testdata", "make_snapshot.py"), "4", "today")
 	cmd.Stdout = out
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestSnapshotBesideALog: what a snapshot shows is evidence; without a message in any log its failed allocation stands in for one.
+// TestSnapshotBesideALog: what a snapshot shows is evidence; without a message in any log its failed allocation stands
+// in for one.
 func TestSnapshotBesideALog(t *testing.T) {
 	dir := t.TempDir()
 	log, pickle := filepath.Join(dir, "run.log"), filepath.Join(dir, "memory_snapshot.pickle")
@@ -47,7 +49,8 @@ func TestSnapshotBesideALog(t *testing.T) {
 		if !ok || d.Cause == oom.NotOOM || len(d.OOMs) != 1 || d.OOMs[0].TriedBytes <= 0 {
 			t.Fatalf("%v: %T, %+v", names, doc, d.Diagnosis)
 		}
-		if !slices.ContainsFunc(d.Evidence, func(e string) bool { return strings.Contains(e, "memory_snapshot.pickle, GPU 0: ") }) {
+		if !slices.ContainsFunc(d.Evidence,
+			func(e string) bool { return strings.Contains(e, "memory_snapshot.pickle, GPU 0: ") }) {
 			t.Errorf("%q", d.Evidence)
 		}
 	}
@@ -57,7 +60,8 @@ func TestSnapshotBesideALog(t *testing.T) {
 	}
 }
 
-// TestPackedSnapshot: a snapshot that gzip packed is one all the same, under any name, and a broken one says that it is.
+// TestPackedSnapshot: a snapshot that gzip packed is one all the same, under any name, and a broken one says that it
+// is.
 func TestPackedSnapshot(t *testing.T) {
 	dir := t.TempDir()
 	pickle := filepath.Join(dir, "memory_snapshot.pickle")
@@ -90,7 +94,8 @@ func TestPackedSnapshot(t *testing.T) {
 	}
 }
 
-// TestProgress: each per cent is shown once, and the line goes at the end; nothing is shown where nobody looks or little is read.
+// TestProgress: each per cent is shown once, and the line goes at the end; nothing is shown where nobody looks or
+// little is read.
 func TestProgress(t *testing.T) {
 	var shown strings.Builder
 	p := &progress{to: &shown, total: 4 << 30, percent: -1}
@@ -99,7 +104,8 @@ func TestProgress(t *testing.T) {
 		p.add(1)
 	}
 	p.end()
-	if got := strings.Count(shown.String(), "\r"); got != 9 || !strings.Contains(shown.String(), "read 50 % of 4.00 GiB") || !strings.HasSuffix(shown.String(), "\r\x1b[K") {
+	if got := strings.Count(shown.String(), "\r"); got != 9 ||
+		!strings.Contains(shown.String(), "read 50 % of 4.00 GiB") || !strings.HasSuffix(shown.String(), "\r\x1b[K") {
 		t.Errorf("%d: %q", got, shown.String())
 	}
 	quiet := newProgress(environment{}, []logfile.File{{Bytes: 1 << 40}})

@@ -45,8 +45,8 @@ type question struct {
 	fault   *fence.Fault // reading has failed before: it is left out
 }
 
-// prepare reads the job, looks at the machine once, and estimates. Its error is a usage error; everything else that cannot be had
-// is kept beside what could, for the checks to judge.
+// prepare reads the job, looks at the machine once, and estimates. Its error is a usage error; everything else that
+// cannot be had is kept beside what could, for the checks to judge.
 func prepare(ctx context.Context, env environment, c *cli.Context, q question) (*prepared, error) {
 	p := &prepared{}
 	var err error
@@ -81,7 +81,8 @@ func prepare(ctx context.Context, env environment, c *cli.Context, q question) (
 		p.hardware = hostHardware(p.job.NProc.Or(1))
 	}
 	p.input = estimate.Input{Job: p.job, Model: p.job.Architecture, Hardware: p.hardware, Options: options}
-	if p.part("estimating", func() { p.estimate, p.estimateErr = estimateJob(p.input) }); p.estimate == nil && p.estimateErr == nil {
+	if p.part("estimating", func() { p.estimate, p.estimateErr = estimateJob(p.input) }); p.estimate == nil &&
+		p.estimateErr == nil {
 		p.estimateErr = p.faults[len(p.faults)-1]
 	}
 	fence.Garble("estimating", p.estimate)
@@ -103,7 +104,8 @@ func (p *prepared) part(name string, do func()) {
 	}
 }
 
-// place is where the command will run: here right afterwards, or elsewhere when the hardware was declared. Otherwise nobody said.
+// place is where the command will run: here right afterwards, or elsewhere when the hardware was declared. Otherwise
+// nobody said.
 func place(q question, declared *estimate.Hardware) job.Place {
 	switch {
 	case q.here:
@@ -126,20 +128,23 @@ func modelFetcher(ctx context.Context, env environment, c *cli.Context) (func(mo
 	return func(m model.HubModel) (string, error) { return hub.Fetch(ctx, m) }, nil
 }
 
-// unknownModel says that there is nothing to estimate: the job's to answer with status 4, not an error in what was given.
+// unknownModel says that there is nothing to estimate: the job's to answer with status 4, not an error in what was
+// given.
 type unknownModel struct{ why string }
 
 func (e unknownModel) Error() string { return e.why }
 
 // giveModel is what makes an estimate possible. A number of parameters alone gives a lower bound, and is no answer.
-const giveModel = "give --model DIR or config.json of a language model; of other programs measure one small run (--params N gives a lower bound)"
+const giveModel = "give --model DIR or config.json of a language model; of other programs measure one small run " +
+	"(--params N gives a lower bound)"
 
 func estimateJob(in estimate.Input) (*estimate.Estimate, error) {
 	switch j := in.Job; {
 	case in.Model != nil:
 		return estimate.Run(in)
 	case j.Model.Known:
-		return nil, unknownModel{fmt.Sprintf("the size of the model %s is not known: %s", j.Model.Value, j.ModelParams.Origin)}
+		return nil, unknownModel{fmt.Sprintf("the size of the model %s is not known: %s", j.Model.Value,
+			j.ModelParams.Origin)}
 	}
 	return nil, unknownModel{"the model is not known; " + giveModel}
 }
@@ -220,14 +225,16 @@ func declaredHardware(c *cli.Context) (*estimate.Hardware, error) {
 		return nil, err
 	}
 	if total >= 0 && total < leastGPU {
-		return nil, usagef("--gpu-memory %s: no GPU has so little; is %sGB meant?", c.String("gpu-memory"), strings.TrimRight(c.String("gpu-memory"), " bBiIkKmMgG"))
+		return nil, usagef("--gpu-memory %s: no GPU has so little; is %sGB meant?", c.String("gpu-memory"),
+			strings.TrimRight(c.String("gpu-memory"), " bBiIkKmMgG"))
 	}
 	memory := "flag --gpu-memory " + c.String("gpu-memory")
 	if !c.IsSet("gpu") {
 		if total < 0 {
 			return nil, nil
 		}
-		return &estimate.Hardware{Kind: "cuda", Name: "GPU with " + c.String("gpu-memory"), TotalBytes: total, ContextBytes: -1, NCCLBytes: -1, Origin: memory}, nil
+		return &estimate.Hardware{Kind: "cuda", Name: "GPU with " + c.String("gpu-memory"), TotalBytes: total,
+			ContextBytes: -1, NCCLBytes: -1, Origin: memory}, nil
 	}
 	spec, count, err := gpu.Lookup(c.String("gpu"))
 	if err != nil {
@@ -305,8 +312,10 @@ func openDevices(env environment, c *cli.Context) (gpu.Source, error) {
 func (p *prepared) facts(env environment, c *cli.Context, root string, mode preflight.Mode) preflight.Facts {
 	f := preflight.Facts{
 		Mode: mode, Units: preflight.IEC,
-		Job: p.job, Estimate: p.estimate, EstimateErr: p.estimateErr, Declared: p.declared, DeclaredGPUs: p.hardware.Count,
-		DevicesErr: p.devicesErr, DriverFault: p.devicesErr != nil && !errors.Is(p.devicesErr, gpu.ErrNoDriver) && !errors.Is(p.devicesErr, errNotAsked),
+		Job: p.job, Estimate: p.estimate, EstimateErr: p.estimateErr, Declared: p.declared,
+		DeclaredGPUs: p.hardware.Count,
+		DevicesErr:   p.devicesErr, DriverFault: p.devicesErr != nil && !errors.Is(p.devicesErr, gpu.ErrNoDriver) &&
+			!errors.Is(p.devicesErr, errNotAsked),
 	}
 	p.part("looking at earlier runs", func() { f.History = history(root) })
 	p.part("planning", func() {
@@ -338,13 +347,15 @@ func plainDevices(devices []gpu.Device) []preflight.Device {
 	out := make([]preflight.Device, len(devices))
 	for i, d := range devices {
 		out[i] = preflight.Device{
-			Index: d.Index, UUID: d.UUID, Name: d.Name, TotalBytes: d.TotalBytes, FreeBytes: d.FreeBytes, UsedBytes: d.UsedBytes,
+			Index: d.Index, UUID: d.UUID, Name: d.Name, TotalBytes: d.TotalBytes, FreeBytes: d.FreeBytes,
+			UsedBytes:   d.UsedBytes,
 			MemoryKnown: d.MemoryKnown, ComputeMode: d.ComputeMode, MIG: d.MIG, Note: d.Note,
 			ProcessesKnown: d.ProcessesKnown, Lost: d.Lost, Unknown: preflight.DeviceUnknown(d.Unknown),
 		}
 		for _, proc := range d.Processes {
 			out[i].Processes = append(out[i].Processes, preflight.Process{
-				PID: proc.PID, Name: proc.Name, UsedBytes: proc.UsedBytes, Known: proc.Known, Ours: preflight.OwnedBy("/", proc.PID, os.Getuid()),
+				PID: proc.PID, Name: proc.Name, UsedBytes: proc.UsedBytes, Known: proc.Known,
+				Ours: preflight.OwnedBy("/", proc.PID, os.Getuid()),
 			})
 		}
 	}
@@ -376,8 +387,8 @@ func texts(list []error) []string {
 	return out
 }
 
-// firstProblem is an error for commands that answer nothing when the job would end at its start. What could not be read leaves settings
-// unknown, and the answer says so.
+// firstProblem is an error for commands that answer nothing when the job would end at its start. What could not be read
+// leaves settings unknown, and the answer says so.
 func firstProblem(j *job.Job) error {
 	if len(j.Problems) == 0 {
 		return nil

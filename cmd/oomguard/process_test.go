@@ -23,7 +23,8 @@ import (
 	"oomguard/monitor/report"
 )
 
-// The tests of this file start real processes: oomguard (the test binary under its own name), a real torchrun, real ranks.
+// The tests of this file start real processes: oomguard (the test binary under its own name), a real torchrun, real
+// ranks.
 
 // program gives the path under which the test binary is oomguard.
 func program(t *testing.T) string {
@@ -60,11 +61,13 @@ func newBench(t *testing.T) *bench {
 	b := &bench{t: t, dir: t.TempDir(), exe: program(t)}
 	bin := filepath.Dir(testPython(t))
 	for _, kv := range os.Environ() {
-		if name, _, _ := strings.Cut(kv, "="); name != "PATH" && !strings.HasPrefix(name, "PET_") && name != "OOMGUARD_DIR" {
+		if name, _, _ := strings.Cut(kv, "="); name != "PATH" && !strings.HasPrefix(name, "PET_") &&
+			name != "OOMGUARD_DIR" {
 			b.env = append(b.env, kv)
 		}
 	}
-	b.env = append(b.env, "PATH="+bin+":"+os.Getenv("PATH"), "OMP_NUM_THREADS=1", "NO_COLOR=1", "OOMGUARD_DIR="+filepath.Join(b.dir, "runs"))
+	b.env = append(b.env, "PATH="+bin+":"+os.Getenv("PATH"), "OMP_NUM_THREADS=1", "NO_COLOR=1",
+		"OOMGUARD_DIR="+filepath.Join(b.dir, "runs"))
 	patience.EndAll(t, "OOMGUARD_DIR="+filepath.Join(b.dir, "runs"))
 	return b
 }
@@ -148,7 +151,8 @@ func TestDemo(t *testing.T) {
 	if !strings.Contains(r.stdout, "loss") {
 		t.Errorf("the training's own output is missing:\n%s", r.stdout)
 	}
-	for _, want := range []string{"Checklist pretraining", "Measured and predicted, by stage and rank", "host memory (rss)"} {
+	for _, want := range []string{"Checklist pretraining", "Measured and predicted, by stage and rank",
+		"host memory (rss)"} {
 		if !strings.Contains(r.stderr, want) {
 			t.Errorf("stderr lacks %q", want)
 		}
@@ -157,12 +161,15 @@ func TestDemo(t *testing.T) {
 	for _, rank := range []int{0, 1} {
 		for _, stage := range []string{"model-load", "optimizer-init", "forward", "backward", "optimizer-step"} {
 			c := findComparison(doc, rank, stage)
-			if c == nil || c.MeasuredBytes == nil || c.PredictedBytes == nil || *c.MeasuredBytes <= 0 || *c.PredictedBytes <= 0 {
+			if c == nil || c.MeasuredBytes == nil || c.PredictedBytes == nil || *c.MeasuredBytes <= 0 ||
+				*c.PredictedBytes <= 0 {
 				t.Errorf("rank %d, %s: no measured and predicted peak: %+v", rank, stage, c)
 				continue
 			}
-			t.Logf("rank %d %-15s predicted %4d MiB measured %4d MiB (%+.1f %%)", rank, stage, *c.PredictedBytes>>20, *c.MeasuredBytes>>20, *c.ErrorPercent)
-			if math.Abs(*c.ErrorPercent) > 30 { // half of it is what Python and torch take, which differs between machines
+			t.Logf("rank %d %-15s predicted %4d MiB measured %4d MiB (%+.1f %%)", rank, stage, *c.PredictedBytes>>20,
+				*c.MeasuredBytes>>20, *c.ErrorPercent)
+			// half of it is what Python and torch take, which differs between machines
+			if math.Abs(*c.ErrorPercent) > 30 {
 				t.Errorf("rank %d, %s: the prediction is off by %+.1f %%", rank, stage, *c.ErrorPercent)
 			}
 		}
@@ -194,7 +201,8 @@ func TestDemoOOM(t *testing.T) {
 	if d == nil {
 		t.Fatal("no post-mortem")
 	}
-	if !d.Simulated || len(d.OOMs) == 0 || d.OOMs[0].TriedBytes <= 0 || d.OOMs[0].TotalBytes <= 0 || d.Stage != "forward" || d.Rank != 0 {
+	if !d.Simulated || len(d.OOMs) == 0 || d.OOMs[0].TriedBytes <= 0 || d.OOMs[0].TotalBytes <= 0 ||
+		d.Stage != "forward" || d.Rank != 0 {
 		t.Errorf("diagnosis %+v", d)
 	}
 	priced := false
@@ -209,8 +217,8 @@ func TestDemoOOM(t *testing.T) {
 	}
 }
 
-// exit42 lives for a moment, as any rank that trains does: how a rank ended can be learned only of one that was seen. Rank 0 is through
-// before rank 1 fails, so that torchrun always tells the same story.
+// exit42 lives for a moment, as any rank that trains does: how a rank ended can be learned only of one that was seen.
+// Rank 0 is through before rank 1 fails, so that torchrun always tells the same story.
 const exit42 = `import os, sys, time
 rank = int(os.environ["RANK"])
 time.sleep(0.5 + 2 * rank)
@@ -403,8 +411,8 @@ func TestRankKilled(t *testing.T) {
 	}
 }
 
-// TestOomguardKilled: SIGKILL of oomguard: the training ends as it would have, with all its output, and the run is readable; with
-// its output in files, and in a pipe that oomguard copies from.
+// TestOomguardKilled: SIGKILL of oomguard: the training ends as it would have, with all its output, and the run is
+// readable; with its output in files, and in a pipe that oomguard copies from.
 func TestOomguardKilled(t *testing.T) {
 	t.Run("files", func(t *testing.T) {
 		b := newBench(t)

@@ -18,7 +18,8 @@ type progress struct {
 	percent     int64
 }
 
-// newProgress makes a progress for files, which stays silent where stderr is no terminal or the files are small or of unknown size.
+// newProgress makes a progress for files, which stays silent where stderr is no terminal or the files are small or of
+// unknown size.
 func newProgress(env environment, files []logfile.File) *progress {
 	p := &progress{percent: -1}
 	for _, f := range files {

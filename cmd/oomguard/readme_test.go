@@ -47,10 +47,12 @@ func TestArchitecture(t *testing.T) {
 		if err != nil || relErr != nil || !entry.IsDir() {
 			return err
 		}
-		if base := filepath.Base(path); name != "." && (strings.HasPrefix(base, ".") || base == "testdata" || base == "bin") {
+		if base := filepath.Base(path); name != "." &&
+			(strings.HasPrefix(base, ".") || base == "testdata" || base == "bin") {
 			return filepath.SkipDir
 		}
-		if found, err := filepath.Glob(filepath.Join(path, "*.go")); err == nil && len(found) > 0 && !strings.Contains(page, name) {
+		if found, err := filepath.Glob(filepath.Join(path, "*.go")); err == nil && len(found) > 0 &&
+			!strings.Contains(page, name) {
 			t.Errorf("docs/ARCHITECTURE.md does not name the package %s", name)
 		}
 		return nil

@@ -18,7 +18,8 @@ import (
 	"oomguard/preflight"
 )
 
-// record is all that is known and written of one run, from its checklist to its report. It lives in the adviser (see adviser.go).
+// record is all that is known and written of one run, from its checklist to its report. It lives in the adviser (see
+// adviser.go).
 type record struct {
 	env       environment // with what --alloc-conf adds
 	inherited []string    // our own environment
@@ -63,8 +64,10 @@ func newRecord(env environment, c *cli.Context, b briefing) (*record, error) {
 	}
 	r.doc = report.Run{
 		Schema: report.RunSchema, Version: version(), Command: r.scrub.Args(b.Argv), WorkDir: env.dir, Host: host,
-		Started: env.now().UTC(), JobKey: preflight.JobKey(p.job), RemedyKey: preflight.RemedyKey(p.job), Simulated: b.Simulated,
-		Job: p.job, Estimate: p.estimate, Devices: p.devices, List: outcome.List, Checks: outcome.Results, Outcome: outcome.Outcome,
+		Started: env.now().UTC(), JobKey: preflight.JobKey(p.job), RemedyKey: preflight.RemedyKey(p.job),
+		Simulated: b.Simulated,
+		Job:       p.job, Estimate: p.estimate, Devices: p.devices, List: outcome.List, Checks: outcome.Results,
+		Outcome:     outcome.Outcome,
 		Environment: preflight.AllowedEnv(env.environ), Versions: p.job.Versions,
 	}
 	if p.estimate != nil {
@@ -91,7 +94,8 @@ func (r *record) missing(format string, args ...any) {
 	r.doc.Missing = append(r.doc.Missing, fmt.Sprintf(format, args...))
 }
 
-// part does a part of the report behind a fence: a fault of ours in it leaves the other parts, and the run, as they are.
+// part does a part of the report behind a fence: a fault of ours in it leaves the other parts, and the run, as they
+// are.
 func (r *record) part(name string, do func()) {
 	if fault := fence.Do(name, do); fault != nil {
 		r.prep.faults = append(r.prep.faults, fault)
@@ -99,11 +103,14 @@ func (r *record) part(name string, do func()) {
 	}
 }
 
-// faultsFile holds what a person who mends oomguard needs of its own faults: no word of the job's files, and no secrets.
+// faultsFile holds what a person who mends oomguard needs of its own faults: no word of the job's files, and no
+// secrets.
 const faultsFile = "faults.txt"
 
-// noteFaults writes faultsFile, if there is anything to write, and says so. Without a store, what happened is only said.
-func noteFaults(store *monitor.Store, scrub *monitor.Scrubber, faults []*fence.Fault, say func(format string, args ...any)) {
+// noteFaults writes faultsFile, if there is anything to write, and says so. Without a store, what happened is only
+// said.
+func noteFaults(store *monitor.Store, scrub *monitor.Scrubber, faults []*fence.Fault,
+	say func(format string, args ...any)) {
 	if len(faults) == 0 {
 		return
 	}
@@ -133,8 +140,8 @@ func describe(faults []*fence.Fault) string {
 // tellFaults says what oomguard failed in itself, after an answer that is worth less for it.
 func (p *prepared) tellFaults(env environment) { noteFaults(nil, nil, p.faults, env.say) }
 
-// openStore makes the run folder, or one among the temporary files when that cannot be written: a place to record is no reason not
-// to train.
+// openStore makes the run folder, or one among the temporary files when that cannot be written: a place to record is no
+// reason not to train.
 func (r *record) openStore() {
 	var problem error
 	for _, place := range []func() (string, error){func() (string, error) { return r.root, nil }, monitor.TempRoot} {
@@ -213,7 +220,8 @@ func (r *record) finish(e ending, out output) account {
 func (r *record) scrubbed(e ending) string {
 	for _, rank := range e.Exit.Ranks {
 		if rank.Error != nil {
-			rank.Error.Message, rank.Error.Traceback = r.scrub.Text(rank.Error.Message), r.scrub.Text(rank.Error.Traceback)
+			rank.Error.Message, rank.Error.Traceback = r.scrub.Text(rank.Error.Message),
+				r.scrub.Text(rank.Error.Traceback)
 		}
 	}
 	text := e.Tail.read()
@@ -223,7 +231,8 @@ func (r *record) scrubbed(e ending) string {
 	return r.scrub.Text(text)
 }
 
-// recorded adds the recording to the document, and returns what ranks said in it; text is what the command wrote itself.
+// recorded adds the recording to the document, and returns what ranks said in it; text is what the command wrote
+// itself.
 func (r *record) recorded(exit *launcher.Exit, text string) string {
 	if r.store == nil {
 		return ""
@@ -242,8 +251,8 @@ func (r *record) recorded(exit *launcher.Exit, text string) string {
 	return said
 }
 
-// written is what ranks wrote into their error files, as far as their probes have not told it already; each line with its rank, as in
-// Recording.Output.
+// written is what ranks wrote into their error files, as far as their probes have not told it already; each line with
+// its rank, as in Recording.Output.
 func (r *record) written(ranks []launcher.RankExit) string {
 	told := map[int]bool{}
 	if r.doc.Recording != nil {
@@ -292,7 +301,8 @@ func saveReport(store *monitor.Store, doc report.Run) error {
 	}
 	for name, format := range map[string]string{"report.md": "markdown", "report.html": "html"} {
 		var text strings.Builder
-		if err := report.Write(&text, format, report.Clean(doc, store.Scrub.Text), report.Style{Units: report.Units{UTF8: true}}); err != nil {
+		if err := report.Write(&text, format, report.Clean(doc, store.Scrub.Text),
+			report.Style{Units: report.Units{UTF8: true}}); err != nil {
 			return err
 		}
 		if err := store.WriteFile(name, []byte(text.String())); err != nil {

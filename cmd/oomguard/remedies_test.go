@@ -16,7 +16,8 @@ import (
 	"oomguard/preflight/plan"
 )
 
-// offered is a remedy as plan and the post-mortem both say it; bytes are left out, as the two may speak of different stages.
+// offered is a remedy as plan and the post-mortem both say it; bytes are left out, as the two may speak of different
+// stages.
 type offered struct {
 	ID   string `json:"id"`
 	Why  string `json:"why"`
@@ -24,14 +25,17 @@ type offered struct {
 	Cost string `json:"cost"`
 }
 
-const fullCard = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 132.00 MiB. GPU 0 has a total capacity of 79.10 GiB of which " +
-	"98.00 MiB is free. Including non-PyTorch memory, this process has 78.89 GiB memory in use. Of the allocated memory 77.12 GiB is " +
+const fullCard = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 132.00 MiB. GPU 0 has a total " +
+	"capacity of 79.10 GiB of which " +
+	"98.00 MiB is free. Including non-PyTorch memory, this process has 78.89 GiB memory in use. Of the allocated " +
+	"memory 77.12 GiB is " +
 	"allocated by PyTorch, and 165.81 MiB is reserved by PyTorch but unallocated.\n"
 
 // preparedCase reads a case's job as its command does; nil when its flags are refused.
 func preparedCase(t *testing.T, q gateCase, null *os.File) *prepared {
 	t.Helper()
-	env := environment{environ: append([]string{"PATH=/usr/bin:/bin", "HOME=/nonexistent"}, q.environ...), stdin: null, stdout: null, stderr: null,
+	env := environment{environ: append([]string{"PATH=/usr/bin:/bin", "HOME=/nonexistent"}, q.environ...), stdin: null,
+		stdout: null, stderr: null,
 		dir: q.dir, executable: "/nonexistent", now: func() time.Time { return time.Unix(0, 0) }}
 	var p *prepared
 	command := planCommand(env)
@@ -49,15 +53,17 @@ func preparedCase(t *testing.T, q gateCase, null *os.File) *prepared {
 
 // deathOfAFullCard is what is said after a job has filled its card, by an out-of-memory message that names no stage.
 func deathOfAFullCard(p *prepared) *oom.Diagnosis {
-	doc := aRun(1, monitor.Rank{Rank: 0, Memory: "cuda", Device: 0, Exception: &monitor.Exception{OOM: true, Type: "torch.OutOfMemoryError",
-		Traceback: fullCard}})
+	doc := aRun(1, monitor.Rank{Rank: 0, Memory: "cuda", Device: 0,
+		Exception: &monitor.Exception{OOM: true, Type: "torch.OutOfMemoryError",
+			Traceback: fullCard}})
 	doc.Exit.Ranks = []launcher.RankExit{{Rank: 0, Known: true, Code: 1}}
 	doc.Estimate, doc.EstimateInput, doc.Job = p.estimate, &p.input, p.job
 	explainDeath(&doc, doc.Recording.Output())
 	return doc.Postmortem
 }
 
-// TestOneSetOfRemedies: plan, the check and the post-mortem of the same job offer the same remedies in the same words and at the same price.
+// TestOneSetOfRemedies: plan, the check and the post-mortem of the same job offer the same remedies in the same words
+// and at the same price.
 func TestOneSetOfRemedies(t *testing.T) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -100,7 +106,8 @@ func answerTo(t *testing.T, q gateCase, null *os.File, into any) {
 	t.Helper()
 	stdout := scratchFile(t)
 	defer stdout.Close()
-	run(environment{args: q.args, environ: append([]string{"PATH=/usr/bin:/bin", "HOME=/nonexistent"}, q.environ...), stdin: null, stdout: stdout,
+	run(environment{args: q.args, environ: append([]string{"PATH=/usr/bin:/bin", "HOME=/nonexistent"}, q.environ...),
+		stdin: null, stdout: stdout,
 		stderr: null, dir: q.dir, executable: "/nonexistent", now: func() time.Time { return time.Unix(0, 0) }})
 	if err := json.Unmarshal(readFile(t, stdout.Name()), into); err != nil {
 		t.Fatalf("%s: %v", q.name, err)
@@ -126,7 +133,8 @@ func checkedRemedy(t *testing.T, q gateCase, null *os.File) string {
 	}
 	answerTo(t, q, null, &said)
 	for _, c := range said.Checks {
-		if do, advised := strings.CutSuffix(c.Remedy, "; oomguard plan shows all remedies"); advised && c.ID == "remedy-chosen" {
+		if do, advised := strings.CutSuffix(c.Remedy, "; oomguard plan shows all remedies"); advised &&
+			c.ID == "remedy-chosen" {
 			return do
 		}
 	}
@@ -135,7 +143,8 @@ func checkedRemedy(t *testing.T, q gateCase, null *os.File) string {
 
 // contradictionOfCheck: what the check advises is one of plan's remedies, in its words.
 func contradictionOfCheck(planned []offered, checked string) string {
-	if checked == "" || slices.ContainsFunc(planned, func(r offered) bool { return strings.ReplaceAll(r.How, "\n", ": ") == checked }) {
+	if checked == "" || slices.ContainsFunc(planned,
+		func(r offered) bool { return strings.ReplaceAll(r.How, "\n", ": ") == checked }) {
 		return ""
 	}
 	return "the check advises what plan does not: " + checked
@@ -144,12 +153,15 @@ func contradictionOfCheck(planned []offered, checked string) string {
 // contradiction names the first difference. A post-mortem may add to a reason what it saw.
 func contradiction(planned, after []offered) string {
 	if len(planned) != len(after) {
-		return strings.Join(namesOf(planned), " ") + " by plan, " + strings.Join(namesOf(after), " ") + " by the post-mortem"
+		return strings.Join(namesOf(planned), " ") + " by plan, " + strings.Join(namesOf(after), " ") +
+			" by the post-mortem"
 	}
 	for i, p := range planned {
 		a := after[i]
-		if p.ID != a.ID || p.How != a.How || p.Cost == "" || p.Cost != a.Cost || a.Why != p.Why && !strings.HasPrefix(a.Why, p.Why+"; ") {
-			return strings.Join([]string{"plan says", p.ID, p.Why, p.How, p.Cost, "and the post-mortem", a.ID, a.Why, a.How, a.Cost}, "\n\t")
+		if p.ID != a.ID || p.How != a.How || p.Cost == "" || p.Cost != a.Cost ||
+			a.Why != p.Why && !strings.HasPrefix(a.Why, p.Why+"; ") {
+			return strings.Join([]string{"plan says", p.ID, p.Why, p.How, p.Cost, "and the post-mortem", a.ID, a.Why,
+				a.How, a.Cost}, "\n\t")
 		}
 	}
 	return ""

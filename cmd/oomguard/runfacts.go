@@ -15,8 +15,8 @@ import (
 	"oomguard/preflight/remedy"
 )
 
-// runFacts is what the recording, the estimate and the job say about the rank that died. r nil: no rank is known to have died first, and
-// the one with the highest peak stands for all.
+// runFacts is what the recording, the estimate and the job say about the rank that died. r nil: no rank is known to
+// have died first, and the one with the highest peak stands for all.
 func runFacts(doc *report.Run, r *monitor.Rank) *oom.RunFacts {
 	f := &oom.RunFacts{Memory: doc.Recording.Memory, Job: jobFacts(doc), Setup: remedyCase(doc)}
 	if doc.Estimate != nil && !doc.Estimate.Partial { // a lower bound is no prediction
@@ -43,7 +43,8 @@ func runFacts(doc *report.Run, r *monitor.Rank) *oom.RunFacts {
 	}
 	if t := r.Turnover; t != nil {
 		f.Turnover = oom.Turnover{
-			FirstForwardBytes: t.FirstForwardBytes, LaterForwardBytes: t.LaterForwardBytes, LaterForwards: t.LaterForwards,
+			FirstForwardBytes: t.FirstForwardBytes, LaterForwardBytes: t.LaterForwardBytes,
+			LaterForwards:  t.LaterForwards,
 			AfterStepBytes: t.AfterStepBytes, AfterClearBytes: t.AfterClearBytes, Steps: t.Steps, Cleared: t.Cleared,
 		}
 	}
@@ -82,8 +83,8 @@ func highestRank(rec *monitor.Recording) *monitor.Rank {
 	return highest
 }
 
-// addDevice adds what NVML saw on the rank's GPU. CUDA's index is NVML's only where nothing reorders the GPUs, so the UUID decides where
-// the rank told it.
+// addDevice adds what NVML saw on the rank's GPU. CUDA's index is NVML's only where nothing reorders the GPUs, so the
+// UUID decides where the rank told it.
 func addDevice(f *oom.RunFacts, devices []monitor.DeviceRecord, r *monitor.Rank) {
 	for _, d := range devices {
 		same := d.Index == r.Device
@@ -120,11 +121,12 @@ func remedyCase(doc *report.Run) remedy.Case {
 	return remedy.Case{Job: doc.Job}
 }
 
-// ampFacts compare the measurement with what the estimate gives with and without mixed precision; nil where it is off or the job is not
-// at hand any more.
+// ampFacts compare the measurement with what the estimate gives with and without mixed precision; nil where it is off
+// or the job is not at hand any more.
 func ampFacts(doc *report.Run, r *monitor.Rank) *oom.AMPFacts {
 	in := doc.EstimateInput
-	if in == nil || doc.Estimate == nil || doc.Estimate.Partial || !slices.Contains([]string{"bf16", "fp16"}, in.Job.Precision.Or("")) || in.Job.ParamDtype.Or("") != "fp32" {
+	if in == nil || doc.Estimate == nil || doc.Estimate.Partial ||
+		!slices.Contains([]string{"bf16", "fp16"}, in.Job.Precision.Or("")) || in.Job.ParamDtype.Or("") != "fp32" {
 		return nil
 	}
 	fp32 := *in
@@ -163,7 +165,8 @@ func stageOf(e *estimate.Estimate, stage string) (int64, estimate.Components) {
 	return 0, estimate.Components{}
 }
 
-// smallerRun is the largest earlier run of the folder with fewer tokens in a forward pass that saved memory by the same means and ended well.
+// smallerRun is the largest earlier run of the folder with fewer tokens in a forward pass that saved memory by the same
+// means and ended well.
 func smallerRun(doc *report.Run, earlier []preflight.Earlier) *oom.SmallerRun {
 	if doc.Job == nil {
 		return nil
@@ -171,7 +174,8 @@ func smallerRun(doc *report.Run, earlier []preflight.Earlier) *oom.SmallerRun {
 	here := preflight.Tokens(doc.Job)
 	var best *oom.SmallerRun
 	for _, e := range earlier {
-		if e.Outcome != preflight.OutcomeOK || e.RemedyKey != doc.RemedyKey || doc.RemedyKey == "" || e.Model != doc.Job.Model.Or("") ||
+		if e.Outcome != preflight.OutcomeOK || e.RemedyKey != doc.RemedyKey || doc.RemedyKey == "" ||
+			e.Model != doc.Job.Model.Or("") ||
 			e.Tokens <= 0 || e.Tokens >= here || e.PeakBytes <= 0 {
 			continue
 		}
@@ -182,9 +186,9 @@ func smallerRun(doc *report.Run, earlier []preflight.Earlier) *oom.SmallerRun {
 	return best
 }
 
-// priced puts the planner's words in place of the remedies that change the job, and beside them what each would save in the stage where it
-// died, and whether the job then fits, if the estimate knows the whole job. It leaves out those that the planner does not offer, and adds
-// what fits together.
+// priced puts the planner's words in place of the remedies that change the job, and beside them what each would save in
+// the stage where it died, and whether the job then fits, if the estimate knows the whole job. It leaves out those that
+// the planner does not offer, and adds what fits together.
 func priced(d *oom.Diagnosis, doc *report.Run) {
 	if doc.Estimate == nil || doc.EstimateInput == nil || !aboutDevice(d) {
 		return
@@ -230,12 +234,13 @@ func priced(d *oom.Diagnosis, doc *report.Run) {
 		return
 	}
 	if c != nil {
-		d.Combination = &oom.Combination{IDs: c.IDs, How: c.How, DeviceBytes: c.DeviceBytes, TotalBytes: c.TotalBytes, Fits: c.Fits}
+		d.Combination = &oom.Combination{IDs: c.IDs, How: c.How, DeviceBytes: c.DeviceBytes, TotalBytes: c.TotalBytes,
+			Fits: c.Fits}
 	}
 }
 
-// whereItDied is the estimate's question for the device that ran out of memory, which is not always the one that was declared, or seen, and
-// with the framework that the log gives away where the job does not.
+// whereItDied is the estimate's question for the device that ran out of memory, which is not always the one that was
+// declared, or seen, and with the framework that the log gives away where the job does not.
 func whereItDied(in estimate.Input, d *oom.Diagnosis) estimate.Input {
 	for _, m := range d.OOMs {
 		if m.TotalBytes > 0 && (in.Hardware.TotalBytes <= 0 || m.TotalBytes < in.Hardware.TotalBytes) {
@@ -255,7 +260,8 @@ func aboutDevice(d *oom.Diagnosis) bool {
 	return slices.ContainsFunc(d.Remedies, func(r oom.Remedy) bool { return slices.Contains(plan.IDs(), r.ID) })
 }
 
-// noExpandable says why expandable segments must not be advised for this run; "" nothing is known against them. The log gives more away.
+// noExpandable says why expandable segments must not be advised for this run; "" nothing is known against them. The log
+// gives more away.
 func noExpandable(doc *report.Run) string {
 	if doc.Devices != nil && slices.ContainsFunc(doc.Devices.Devices, func(d gpu.Device) bool { return d.MIG }) {
 		return "a slice of a GPU (MIG), where the driver may refuse them"

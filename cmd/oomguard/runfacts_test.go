@@ -26,11 +26,14 @@ func anInput(t *testing.T, total int64, flags map[string]string) *estimate.Input
 		t.Fatal(err)
 	}
 	given := map[string]string{
-		"precision": "fp32", "optimizer": "adamw", "micro-batch": "32", "seq-len": "2048", "nproc": "1", "checkpointing": "none", "attention": "sdpa", "grad-accum": "1",
+		"precision": "fp32", "optimizer": "adamw", "micro-batch": "32", "seq-len": "2048", "nproc": "1",
+		"checkpointing": "none", "attention": "sdpa", "grad-accum": "1",
 	}
 	maps.Copy(given, flags)
 	j := job.Read(job.Sources{Flags: given, Getenv: func(string) string { return "" }, GPUs: -1})
-	return &estimate.Input{Job: j, Model: arch, Hardware: estimate.Hardware{Kind: "cuda", TotalBytes: total, ContextBytes: -1, NCCLBytes: -1}, Options: estimate.DefaultOptions()}
+	return &estimate.Input{Job: j, Model: arch,
+		Hardware: estimate.Hardware{Kind: "cuda", TotalBytes: total, ContextBytes: -1, NCCLBytes: -1},
+		Options:  estimate.DefaultOptions()}
 }
 
 // diedInBackward is a run of that job that ran out of memory in its first backward pass.
@@ -41,21 +44,27 @@ func diedInBackward(t *testing.T, in *estimate.Input) report.Run {
 		t.Fatal(err)
 	}
 	doc := aRun(1, monitor.Rank{
-		Rank: 0, Memory: "cuda", Device: 0, UUID: "aaaa", Exception: &monitor.Exception{OOM: true, Stage: "backward", Type: "torch.OutOfMemoryError",
-			Traceback: "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n    loss.backward()\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 98.00 MiB is free. Including non-PyTorch memory, this process has 23.89 GiB memory in use. Of the allocated memory 22.12 GiB is allocated by PyTorch, and 165.81 MiB is reserved by PyTorch but unallocated.\n"},
+		Rank: 0, Memory: "cuda", Device: 0, UUID: "aaaa",
+		Exception: &monitor.Exception{OOM: true, Stage: "backward", Type: "torch.OutOfMemoryError",
+			Traceback: "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n    " +
+				"loss.backward()\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has " +
+				"a total capacity of 24.00 GiB of which 98.00 MiB is free. Including non-PyTorch memory, this " +
+				"process has 23.89 GiB memory in use. Of the allocated memory 22.12 GiB is allocated by " +
+				"PyTorch, and 165.81 MiB is reserved by PyTorch but unallocated.\n"},
 	})
 	doc.Exit.Ranks = []launcher.RankExit{{Rank: 0, Known: true, Code: 1}}
 	doc.Estimate, doc.EstimateInput, doc.Job = e, in, in.Job
 	return doc
 }
 
-// TestPricedPostmortem: with the job at hand every remedy that makes it smaller has its price, a set of them fits, and the reasons name what
-// the estimate says of the stage of death.
+// TestPricedPostmortem: with the job at hand every remedy that makes it smaller has its price, a set of them fits, and
+// the reasons name what the estimate says of the stage of death.
 func TestPricedPostmortem(t *testing.T) {
 	doc := diedInBackward(t, anInput(t, 24*gib, nil))
 	explainDeath(&doc, doc.Recording.Output())
 	d := doc.Postmortem
-	if d == nil || d.Cause != oom.Activation || d.Combination == nil || !d.Combination.Fits || d.Combination.DeviceBytes > d.Combination.TotalBytes {
+	if d == nil || d.Cause != oom.Activation || d.Combination == nil || !d.Combination.Fits ||
+		d.Combination.DeviceBytes > d.Combination.TotalBytes {
 		t.Fatalf("%+v", d)
 	}
 	for _, r := range d.Remedies {
@@ -64,7 +73,8 @@ func TestPricedPostmortem(t *testing.T) {
 		}
 	}
 	i := slices.IndexFunc(d.Remedies, func(r oom.Remedy) bool { return r.ID == "grad-accum" })
-	if i < 0 || !strings.Contains(d.Remedies[i].Why, "in backward") || !strings.Contains(d.Remedies[i].How, "instead of 32 and 1") {
+	if i < 0 || !strings.Contains(d.Remedies[i].Why, "in backward") ||
+		!strings.Contains(d.Remedies[i].How, "instead of 32 and 1") {
 		t.Errorf("%+v", d.Remedies)
 	}
 	if !slices.ContainsFunc(d.Situations, func(s oom.Situation) bool { return s.ID == "try-small-first" }) {
@@ -84,8 +94,10 @@ func TestPricedPostmortem(t *testing.T) {
 func TestRunFactsOfTheGPU(t *testing.T) {
 	doc := diedInBackward(t, anInput(t, 24*gib, nil))
 	doc.Recording.Devices = []monitor.DeviceRecord{
-		{Index: 0, UUID: "GPU-bbbb", TotalBytes: 24 * gib, Others: []gpu.Process{{PID: 5, UsedBytes: gib, Known: true}}},
-		{Index: 1, UUID: "GPU-aaaa", TotalBytes: 24 * gib, StartBytes: gib, Others: []gpu.Process{{PID: 6, Name: "jupyter", UsedBytes: 3 * gib, Known: true}, {PID: 7}}},
+		{Index: 0, UUID: "GPU-bbbb", TotalBytes: 24 * gib,
+			Others: []gpu.Process{{PID: 5, UsedBytes: gib, Known: true}}},
+		{Index: 1, UUID: "GPU-aaaa", TotalBytes: 24 * gib, StartBytes: gib,
+			Others: []gpu.Process{{PID: 6, Name: "jupyter", UsedBytes: 3 * gib, Known: true}, {PID: 7}}},
 	}
 	f := runFacts(&doc, &doc.Recording.Ranks[0])
 	want := []oom.Stranger{{PID: 6, Name: "jupyter", Bytes: 3 * gib}, {PID: 7, Bytes: oom.Unknown}}
@@ -101,9 +113,11 @@ func TestRunFactsOfTheGPU(t *testing.T) {
 func TestAMPFacts(t *testing.T) {
 	in := anInput(t, 80*gib, map[string]string{"precision": "bf16-mixed"})
 	doc := diedInBackward(t, in)
-	doc.Recording.Ranks[0].Stages = []monitor.StagePeak{{Stage: "forward", AllocatedBytes: 70 * gib}, {Stage: "backward", AllocatedBytes: 60 * gib}}
+	doc.Recording.Ranks[0].Stages = []monitor.StagePeak{{Stage: "forward", AllocatedBytes: 70 * gib},
+		{Stage: "backward", AllocatedBytes: 60 * gib}}
 	a := ampFacts(&doc, &doc.Recording.Ranks[0])
-	if a == nil || a.Stage != "forward" || a.MeasuredBytes != 70*gib || a.WithBytes <= 0 || a.WithoutBytes <= a.WithBytes || a.TouchedBytes <= 0 {
+	if a == nil || a.Stage != "forward" || a.MeasuredBytes != 70*gib || a.WithBytes <= 0 ||
+		a.WithoutBytes <= a.WithBytes || a.TouchedBytes <= 0 {
 		t.Fatalf("%+v", a)
 	}
 	if in.Job.Precision.Value != "bf16" {
@@ -119,7 +133,8 @@ func TestAMPFacts(t *testing.T) {
 func TestSmallerRun(t *testing.T) {
 	in := anInput(t, 24*gib, map[string]string{"model": "org/m"})
 	doc := report.Run{Job: in.Job, RemedyKey: "k"}
-	earlier := preflight.Earlier{Run: "a", RemedyKey: "k", Model: "org/m", Outcome: preflight.OutcomeOK, Tokens: 2048, PeakBytes: 5 * gib}
+	earlier := preflight.Earlier{Run: "a", RemedyKey: "k", Model: "org/m", Outcome: preflight.OutcomeOK, Tokens: 2048,
+		PeakBytes: 5 * gib}
 	list := []preflight.Earlier{earlier}
 	for _, edit := range []func(*preflight.Earlier){
 		func(e *preflight.Earlier) { e.Run, e.Tokens = "b", 8192 },
@@ -151,8 +166,8 @@ func TestNoExpandable(t *testing.T) {
 	}
 }
 
-// TestPostmortemOfAPartialEstimate: where the estimate is a lower bound, remedies for what it does not count are not taken for useless, and it
-// is neither priced nor said to be far off.
+// TestPostmortemOfAPartialEstimate: where the estimate is a lower bound, remedies for what it does not count are not
+// taken for useless, and it is neither priced nor said to be far off.
 func TestPostmortemOfAPartialEstimate(t *testing.T) {
 	in := anInput(t, 24*gib, nil)
 	in.Model = model.FromParams(in.Model.Parameters())
@@ -178,8 +193,8 @@ func TestPostmortemOfAPartialEstimate(t *testing.T) {
 	}
 }
 
-// TestFitsWhereItDied: a remedy is said to fit only where its sum is below the memory of the device that ran out, with headroom, and not at
-// all where the estimate had said that the job fits there: it was wrong by what is not known.
+// TestFitsWhereItDied: a remedy is said to fit only where its sum is below the memory of the device that ran out, with
+// headroom, and not at all where the estimate had said that the job fits there: it was wrong by what is not known.
 func TestFitsWhereItDied(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
@@ -201,7 +216,8 @@ func TestFitsWhereItDied(t *testing.T) {
 			doc := diedInBackward(t, in)
 			e := doc.Recording.Ranks[0].Exception
 			whole, below := fmt.Sprintf("%d.00", tt.died/gib), tt.died/gib-1
-			e.Traceback = strings.NewReplacer("24.00", whole, "23.89", fmt.Sprintf("%d.89", below), "22.12", fmt.Sprintf("%d.12", below)).Replace(e.Traceback)
+			e.Traceback = strings.NewReplacer("24.00", whole, "23.89", fmt.Sprintf("%d.89", below), "22.12",
+				fmt.Sprintf("%d.12", below)).Replace(e.Traceback)
 			explainDeath(&doc, doc.Recording.Output())
 			limit := float64(min(tt.total, tt.died)) * (1 - in.Options.HeadroomPercent/100)
 			priced := 0
@@ -218,10 +234,12 @@ func TestFitsWhereItDied(t *testing.T) {
 					t.Errorf("%s needs %d of %d: fits %s", r.ID, *r.NewDeviceBytes, min(tt.total, tt.died), said)
 				}
 				if *r.NewDeviceBytes > doc.Estimate.PerGPU.DeviceBytes {
-					t.Errorf("%s is offered and makes %d of %d", r.ID, *r.NewDeviceBytes, doc.Estimate.PerGPU.DeviceBytes)
+					t.Errorf("%s is offered and makes %d of %d", r.ID, *r.NewDeviceBytes,
+						doc.Estimate.PerGPU.DeviceBytes)
 				}
 			}
-			if c := doc.Postmortem.Combination; priced == 0 || (c != nil) != tt.combined || c != nil && c.Fits && float64(c.DeviceBytes) > limit {
+			if c := doc.Postmortem.Combination; priced == 0 || (c != nil) != tt.combined ||
+				c != nil && c.Fits && float64(c.DeviceBytes) > limit {
 				t.Errorf("%d priced, together %+v", priced, c)
 			}
 		})

@@ -14,7 +14,8 @@ import (
 	"oomguard/launcher/patience"
 )
 
-// record puts a run folder in place as another user may have left it: a run.json without an end, and one rank that is gone.
+// record puts a run folder in place as another user may have left it: a run.json without an end, and one rank that is
+// gone.
 func (b *bench) record(privateDir string) string {
 	b.t.Helper()
 	host, err := os.Hostname()
@@ -26,7 +27,8 @@ func (b *bench) record(privateDir string) string {
 		b.t.Fatal(err)
 	}
 	meta, err := json.Marshal(map[string]any{
-		"schema": "oomguard.report/v1", "id": filepath.Base(dir), "host": host, "command": []string{"true"}, "probed": true, "private_dir": privateDir,
+		"schema": "oomguard.report/v1", "id": filepath.Base(dir), "host": host, "command": []string{"true"},
+		"probed": true, "private_dir": privateDir,
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -40,8 +42,8 @@ func (b *bench) record(privateDir string) string {
 	return dir
 }
 
-// TestReadingTrustsNoRecordedFolder: whatever folder a recorded run names as its private one, the commands that read it neither take it
-// away nor copy anything out of it.
+// TestReadingTrustsNoRecordedFolder: whatever folder a recorded run names as its private one, the commands that read it
+// neither take it away nor copy anything out of it.
 func TestReadingTrustsNoRecordedFolder(t *testing.T) {
 	b := newBench(t)
 	victim := func(path string, mode os.FileMode) string {
@@ -50,7 +52,8 @@ func TestReadingTrustsNoRecordedFolder(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = os.RemoveAll(path) })
 		for _, name := range []string{"output.log", "rank-0.0.1.jsonl", "notes.jsonl", "thesis.tex"} {
-			if err := os.WriteFile(filepath.Join(path, name), []byte(`{"e":"hello","q":1,"rank":0,"msg":"of the victim"}`+"\n"), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(path, name),
+				[]byte(`{"e":"hello","q":1,"rank":0,"msg":"of the victim"}`+"\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -67,9 +70,11 @@ func TestReadingTrustsNoRecordedFolder(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.Remove(link) })
 	for name, dir := range map[string]string{
-		"a home folder": home, "one of the shape, which names no run": victim(shaped, 0o700), "open to others": victim(shaped+"2", 0o755),
-		"a link of the shape": link, "dots": shaped + "/../" + filepath.Base(shaped), "relative": "home", "of the shape elsewhere": victim(filepath.Join(b.dir, "oomguard-123"), 0o700),
-		"the run's root": filepath.Join(b.dir, "runs"), "nothing": "",
+		"a home folder": home, "one of the shape, which names no run": victim(shaped, 0o700),
+		"open to others":      victim(shaped+"2", 0o755),
+		"a link of the shape": link, "dots": shaped + "/../" + filepath.Base(shaped), "relative": "home",
+		"of the shape elsewhere": victim(filepath.Join(b.dir, "oomguard-123"), 0o700),
+		"the run's root":         filepath.Join(b.dir, "runs"), "nothing": "",
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := b.record(dir)
@@ -111,8 +116,8 @@ func treeText(t *testing.T, dir string) string {
 	return all.String()
 }
 
-// TestOddThingsAmongTheRuns: pipes, links to endless devices, huge and damaged files in the folder of the runs neither hold up a run nor
-// fill the memory.
+// TestOddThingsAmongTheRuns: pipes, links to endless devices, huge and damaged files in the folder of the runs neither
+// hold up a run nor fill the memory.
 func TestOddThingsAmongTheRuns(t *testing.T) {
 	b := newBench(t)
 	root := filepath.Join(b.dir, "runs")
@@ -129,7 +134,8 @@ func TestOddThingsAmongTheRuns(t *testing.T) {
 		return filepath.Join(dir, name)
 	}
 	n := 0
-	for _, name := range []string{"summary.json", "run.json", "samples.jsonl", "stages/rank-0.0.1.jsonl", "output.log"} {
+	for _, name := range []string{"summary.json", "run.json", "samples.jsonl", "stages/rank-0.0.1.jsonl",
+		"output.log"} {
 		n++
 		check(t, unix.Mkfifo(at(n, name), 0o644))
 	}
@@ -172,7 +178,8 @@ func TestOddInputs(t *testing.T) {
 	check(t, os.WriteFile(filepath.Join(b.dir, "huge"), nil, 0o644))
 	check(t, os.Truncate(filepath.Join(b.dir, "huge"), 3<<30))
 	for _, flag := range []string{"--checklist", "--devices"} {
-		for name, want := range map[string]string{"pipe": "named pipe", "huge": "more than", "/dev/zero": "a device", ".": "a directory", "none": "none"} {
+		for name, want := range map[string]string{"pipe": "named pipe", "huge": "more than", "/dev/zero": "a device",
+			".": "a directory", "none": "none"} {
 			r := b.run("timeout", "120", b.exe, "check", flag, name, "--", "torchrun", "train.py")
 			if r.status != 2 || !strings.Contains(r.stderr, want) || !strings.Contains(r.stderr, name) {
 				t.Errorf("%s %s: status %d, want 2 and %q\n%s", flag, name, r.status, want, r.stderr)
@@ -180,19 +187,22 @@ func TestOddInputs(t *testing.T) {
 		}
 	}
 	check(t, unix.Mkfifo(filepath.Join(b.dir, "oomguard.yaml"), 0o644))
-	if r := b.run("timeout", "120", b.exe, "explain", "--", "torchrun", "train.py"); r.status == 124 || !strings.Contains(r.stdout+r.stderr, "named pipe") {
+	if r := b.run("timeout", "120", b.exe, "explain", "--", "torchrun", "train.py"); r.status == 124 ||
+		!strings.Contains(r.stdout+r.stderr, "named pipe") {
 		t.Errorf("oomguard.yaml: status %d\n%s", r.status, r.stdout+r.stderr)
 	}
-	if r := b.run("bash", "-c", "timeout 120 "+b.exe+" postmortem <(echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.')"); r.status != 0 || !strings.Contains(r.stdout, "2.00 GiB") {
+	if r := b.run("bash", "-c", "timeout 120 "+b.exe+
+		" postmortem <(echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.')"); r.status != 0 || !strings.Contains(r.stdout, "2.00 GiB") {
 		t.Errorf("a log through a pipe: status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
-	if r := b.run("timeout", "120", b.exe, "runs", "-o", "pipe"); r.status != 2 || !strings.Contains(r.stderr, "nobody reads") {
+	if r := b.run("timeout", "120", b.exe, "runs", "-o", "pipe"); r.status != 2 ||
+		!strings.Contains(r.stderr, "nobody reads") {
 		t.Errorf("-o: status %d\n%s", r.status, r.stderr)
 	}
 }
 
-// TestSecondUserOfANode: where the runs' own folder cannot be written, each user has one of its own among the temporary files, and one that
-// another user has prepared there is not used.
+// TestSecondUserOfANode: where the runs' own folder cannot be written, each user has one of its own among the temporary
+// files, and one that another user has prepared there is not used.
 func TestSecondUserOfANode(t *testing.T) {
 	b := newBench(t)
 	tmp := filepath.Join(b.dir, "tmp")
@@ -238,12 +248,14 @@ func checkModes(t *testing.T, dir string) {
 	}
 }
 
-// TestReportOfALiveRun: whoever reads a run that goes on, also between two of its processes, takes nothing from it and says that it goes on.
+// TestReportOfALiveRun: whoever reads a run that goes on, also between two of its processes, takes nothing from it and
+// says that it goes on.
 func TestReportOfALiveRun(t *testing.T) {
 	b := newBench(t)
 	script := b.write("rank.py", "import os, sys, torch, time\ntorch.zeros(10)\nopen(sys.argv[1], 'w').close()\n")
 	cmd := b.command(b.exe, "run", "--", "sh", "-c",
-		"RANK=0 LOCAL_RANK=0 python "+script+" first; while ! [ -e go ]; do sleep 0.05; done; RANK=0 LOCAL_RANK=0 python "+script+" second")
+		"RANK=0 LOCAL_RANK=0 python "+script+
+			" first; while ! [ -e go ]; do sleep 0.05; done; RANK=0 LOCAL_RANK=0 python "+script+" second")
 	check(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	patience.Until(t, "the first process to end", func() bool {
@@ -260,9 +272,11 @@ func TestReportOfALiveRun(t *testing.T) {
 		private = b.document(filepath.Join(filepath.Dir(filepath.Dir(paths[0])), "run.json")).PrivateDir
 		return err == nil && strings.Contains(string(data), `"bye"`)
 	})
-	for _, args := range [][]string{{"report"}, {"report", "--format", "json"}, {"postmortem", mustGlob(t, filepath.Join(b.dir, "runs", "2*"))}} {
+	for _, args := range [][]string{{"report"}, {"report", "--format", "json"},
+		{"postmortem", mustGlob(t, filepath.Join(b.dir, "runs", "2*"))}} {
 		r := b.run(append([]string{b.exe}, args...)...)
-		if r.status != 0 || !strings.Contains(r.stdout, "the run goes on") || strings.Contains(r.stdout, "was stopped") {
+		if r.status != 0 || !strings.Contains(r.stdout, "the run goes on") ||
+			strings.Contains(r.stdout, "was stopped") {
 			t.Errorf("%s: status %d\n%s", args, r.status, r.stdout+r.stderr)
 		}
 	}
@@ -280,7 +294,8 @@ func TestReportOfALiveRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	doc := b.theRun()
-	if doc.Exit == nil || len(doc.Recording.Ranks) != 2 || strings.Contains(strings.Join(doc.Missing, "\n"), "incomplete") {
+	if doc.Exit == nil || len(doc.Recording.Ranks) != 2 ||
+		strings.Contains(strings.Join(doc.Missing, "\n"), "incomplete") {
 		t.Errorf("exit %+v, %d ranks, missing %q", doc.Exit, len(doc.Recording.Ranks), doc.Missing)
 	}
 	if _, err := os.Stat(private); err == nil {
@@ -298,8 +313,8 @@ func mustGlob(t *testing.T, pattern string) string {
 	return found[0]
 }
 
-// TestLeftOverOfAKilledRun: what oomguard left when it was killed together with a command that had no rank is brought into its run and
-// cleared away by the next run of the user.
+// TestLeftOverOfAKilledRun: what oomguard left when it was killed together with a command that had no rank is brought
+// into its run and cleared away by the next run of the user.
 func TestLeftOverOfAKilledRun(t *testing.T) {
 	b := newBench(t)
 	reader, writer, err := os.Pipe()
@@ -323,7 +338,8 @@ func TestLeftOverOfAKilledRun(t *testing.T) {
 	}
 	check(t, cmd.Process.Kill())
 	_ = cmd.Wait()
-	if r := b.run(b.exe, "run", "--dir", "others", "--", "true"); r.status != 0 { // the command and the relay still live
+	// the command and the relay still live
+	if r := b.run(b.exe, "run", "--dir", "others", "--", "true"); r.status != 0 {
 		t.Errorf("another run: status %d\n%s", r.status, r.stderr)
 	}
 	if _, err := os.Stat(private); err != nil {
@@ -345,7 +361,8 @@ func TestLeftOverOfAKilledRun(t *testing.T) {
 	}
 }
 
-// TestSecretsStayOut: whatever a secret is called and wherever in the command it stands, neither the run folder nor what we print has it.
+// TestSecretsStayOut: whatever a secret is called and wherever in the command it stands, neither the run folder nor
+// what we print has it.
 func TestSecretsStayOut(t *testing.T) {
 	b := newBench(t)
 	secrets := map[string]string{}
@@ -355,7 +372,8 @@ func TestSecretsStayOut(t *testing.T) {
 			b.env = append(b.env, name+"="+secrets[name])
 		}
 	}
-	env("DB_PASS", "SMTP_PASS", "MYSQL_PWD", "SSHPASS", "GITHUB_PAT", "HF_TOKEN_WRITE", "TOKENS", "COOKIE", "DOCKER_AUTH_CONFIG", "AZURE_CONNECTION_STRING", "SLACK_WEBHOOK_URL", "SENTRY_DSN")
+	env("DB_PASS", "SMTP_PASS", "MYSQL_PWD", "SSHPASS", "GITHUB_PAT", "HF_TOKEN_WRITE", "TOKENS", "COOKIE",
+		"DOCKER_AUTH_CONFIG", "AZURE_CONNECTION_STRING", "SLACK_WEBHOOK_URL", "SENTRY_DSN")
 	b.env = append(b.env, "REDIS_URL=redis://:inUrl77pw@host/0")
 	secrets["REDIS_URL"] = "inUrl77pw"
 	script := `HF_TOKEN=inSh1aaa sh -c 'env | sort; echo "$0" "$@"; echo tail >&2; exit 3' --api_key=inSh2bbb --password="inSh3 c d" --hub_token -inSh4ddd --wandb_key inSh5eee ` +

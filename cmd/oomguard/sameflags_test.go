@@ -41,7 +41,8 @@ func values(k job.Key) []string {
 		return slices.DeleteFunc(slices.Clone(k.Values), func(v string) bool { return v == "selective:N" })[:2]
 	}
 	return map[string][]string{
-		"model": {"small", "large"}, "params": {"1B", "2B"}, "versions": {"torch=2.6.0", "torch=2.7.0"}, "lora-dropout": {"0.1", "0.2"}, "lora-targets": {"q_proj", "all-linear"},
+		"model": {"small", "large"}, "params": {"1B", "2B"}, "versions": {"torch=2.6.0", "torch=2.7.0"},
+		"lora-dropout": {"0.1", "0.2"}, "lora-targets": {"q_proj", "all-linear"},
 	}[k.Flag]
 }
 
@@ -49,7 +50,8 @@ func values(k job.Key) []string {
 func TestFlagsHaveEffect(t *testing.T) {
 	dir := t.TempDir()
 	for name, layers := range map[string]string{"small": "2", "large": "4"} {
-		config := `{"model_type":"llama","hidden_size":256,"num_hidden_layers":` + layers + `,"num_attention_heads":4,"intermediate_size":512,"vocab_size":1000}`
+		config := `{"model_type":"llama","hidden_size":256,"num_hidden_layers":` + layers +
+			`,"num_attention_heads":4,"intermediate_size":512,"vocab_size":1000}`
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +65,8 @@ func TestFlagsHaveEffect(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	hardware := map[string][]string{"gpu": {"8xH100-80GB", "4xA100-40GB"}, "gpu-memory": {"80GB", "40GB"}, "devices": {filepath.Join(dir, "gpus.json"), filepath.Join(dir, "gpus.json")}}
+	hardware := map[string][]string{"gpu": {"8xH100-80GB", "4xA100-40GB"}, "gpu-memory": {"80GB", "40GB"},
+		"devices": {filepath.Join(dir, "gpus.json"), filepath.Join(dir, "gpus.json")}}
 	for _, k := range job.Keys() {
 		given := values(k)
 		if given == nil {
@@ -94,7 +97,9 @@ func compareAnswers(t *testing.T, dir, flag string, given []string) {
 				continue
 			}
 			var all string
-			jobs[name], all = answerOf(t, dir, slices.Concat([]string{name, "--format", "json"}, more, args, []string{"--", "torchrun", "--nproc-per-node=gpu", "train.py"}))
+			jobs[name], all = answerOf(t, dir,
+				slices.Concat([]string{name, "--format", "json"}, more, args,
+					[]string{"--", "torchrun", "--nproc-per-node=gpu", "train.py"}))
 			if name == "explain" {
 				whole = all
 			}
@@ -109,7 +114,8 @@ func compareAnswers(t *testing.T, dir, flag string, given []string) {
 	if understood[0] == "" {
 		t.Errorf("--%s %s is not understood", flag, given[0])
 	}
-	_, without := answerOf(t, dir, []string{"explain", "--format", "json", "--model", "small", "--", "torchrun", "--nproc-per-node=gpu", "train.py"})
+	_, without := answerOf(t, dir, []string{"explain", "--format", "json", "--model", "small", "--", "torchrun",
+		"--nproc-per-node=gpu", "train.py"})
 	if understood[0] == understood[1] && understood[0] == without {
 		t.Errorf("--%s changes nothing", flag)
 	}
@@ -144,13 +150,15 @@ func answerOf(t *testing.T, dir string, args []string) (shown, whole string) {
 		_, err := text.ReadFrom(read)
 		copied <- err
 	}()
-	status := run(environment{args: args, environ: []string{"PATH=/usr/bin:/bin"}, stdin: null, stdout: write, stderr: null, dir: dir, executable: "/bin/false", now: time.Now})
+	status := run(environment{args: args, environ: []string{"PATH=/usr/bin:/bin"}, stdin: null, stdout: write,
+		stderr: null, dir: dir, executable: "/bin/false", now: time.Now})
 	write.Close()
 	var doc struct {
 		Job      json.RawMessage
 		Estimate struct{ Job json.RawMessage }
 	}
-	if err := errors.Join(<-copied, json.Unmarshal(text.Bytes(), &doc)); err != nil || status == exitUsage || status == exitInternal {
+	if err := errors.Join(<-copied, json.Unmarshal(text.Bytes(), &doc)); err != nil || status == exitUsage ||
+		status == exitInternal {
 		t.Errorf("%q: status %d, %v", args, status, err)
 		return "", ""
 	}

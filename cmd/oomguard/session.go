@@ -30,8 +30,9 @@ type session struct {
 
 // setup is what is prepared right before the start.
 type setup struct {
-	private  *monitor.Private // what only we and the ranks can read: the probe's files, the copy of the output; nil: there is none
-	probed   bool             // the probe is in it
+	// what only we and the ranks can read: the probe's files, the copy of the output; nil: there is none
+	private  *monitor.Private
+	probed   bool // the probe is in it
 	relay    *launcher.Relay
 	tail     outputTail
 	oomKills int64    // of our cgroup; negative: unknown
@@ -100,14 +101,15 @@ func (u *setup) installProbe(s *session) {
 	u.probed = true
 }
 
-// openRelay prepares the command's output so that its end is known afterwards: where it goes to a pipe, a relay takes a copy; where it
-// goes to a file, that is read. A terminal is left alone.
+// openRelay prepares the command's output so that its end is known afterwards: where it goes to a pipe, a relay takes a
+// copy; where it goes to a file, that is read. A terminal is left alone.
 func (u *setup) openRelay(s *session) {
 	u.tail = openTail(s.env)
 	what := s.cli.String("capture")
 	stdout, stderr := s.env.stdout, s.env.stderr
 	switch {
-	case what == captureNone || what == captureStderr && launcher.SameStream(stdout, stderr): // what one pipe keeps in order is not parted
+	// what one pipe keeps in order is not parted
+	case what == captureNone || what == captureStderr && launcher.SameStream(stdout, stderr):
 		if launcher.IsPipe(stdout) || launcher.IsPipe(stderr) {
 			u.missing("what the command printed: not copied, as asked for with --capture %s", what)
 		}
@@ -150,8 +152,9 @@ func (s *session) watch(proc *launcher.Process, devices gpu.Source) *monitor.Wat
 		devices = nil
 	}
 	return monitor.Watch(monitor.Config{
-		Store: s.advice.Store, Devices: devices, Interval: s.cli.Duration("interval"), ProbeDir: s.setup.probeDir(), Scrub: s.scrub,
-		Owns: proc.Owns,
+		Store: s.advice.Store, Devices: devices, Interval: s.cli.Duration("interval"), ProbeDir: s.setup.probeDir(),
+		Scrub: s.scrub,
+		Owns:  proc.Owns,
 		Ranks: func() []monitor.RankPID {
 			var out []monitor.RankPID
 			for _, r := range proc.Ranks() {

@@ -18,7 +18,8 @@ import (
 	"oomguard/monitor/report"
 )
 
-// The tests of this file run a job of two nodes twice, as it is and with oomguard in front of its command, and end it in one of Slurm's ways.
+// The tests of this file run a job of two nodes twice, as it is and with oomguard in front of its command, and end it
+// in one of Slurm's ways.
 
 // A job is one srun, with a task on each of its nodes.
 type slurmJob struct {
@@ -40,7 +41,8 @@ func submit(t *testing.T, wrapped bool, options []string, words ...string) *slur
 		words = append([]string{j.exe, "run", "--no-probe", "--"}, words...)
 	}
 	line := strings.ReplaceAll(strings.Join(words, " "), "NODE", "$SLURM_NODEID")
-	j.cmd = j.command(append(append([]string{"srun", "--job-name=" + j.name}, options...), "bash", "-c", "exec "+line)...)
+	j.cmd = j.command(append(append([]string{"srun", "--job-name=" + j.name}, options...), "bash", "-c",
+		"exec "+line)...)
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal of ours
 	j.cmd.Stdout, j.cmd.Stderr = j.files()
 	if err := j.cmd.Start(); err != nil {
@@ -115,7 +117,8 @@ func (j *slurmJob) left(names ...string) []int {
 			continue
 		}
 		comm, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "comm"))
-		if name := strings.TrimSpace(string(comm)); name != "srun" && (len(names) == 0 || slices.Contains(names, name)) {
+		if name := strings.TrimSpace(string(comm)); name != "srun" &&
+			(len(names) == 0 || slices.Contains(names, name)) {
 			pids = append(pids, pid)
 		}
 	}
@@ -133,7 +136,8 @@ func (j *slurmJob) report() report.Run {
 	return doc
 }
 
-// TestSlurmEnds: what Slurm does to a step reaches the ranks and the status as without oomguard; ranks that torchrun would leave behind are ended.
+// TestSlurmEnds: what Slurm does to a step reaches the ranks and the status as without oomguard; ranks that torchrun
+// would leave behind are ended.
 func TestSlurmEnds(t *testing.T) {
 	if slurmCluster(t) == "" {
 		return
@@ -142,13 +146,16 @@ func TestSlurmEnds(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		words []string // of scancel
-		// direct and wrapped are what the ranks see, by node: Slurm signals every process of the step on node 0, the task alone on node 1.
+		// direct and wrapped are what the ranks see, by node: Slurm signals every process of the step on node 0, the
+		// task alone on node 1.
 		direct, wrapped [2]string
 		status          int
 	}{
 		// torchrun hands it on, and gives 1.
-		{name: "scancel", direct: [2]string{"ready SIGTERM", "ready SIGTERM"}, wrapped: [2]string{"ready SIGTERM", "ready SIGTERM"}, status: 1},
-		// torchrun dies of it. Slurm kills what is left on node 0, perhaps before the rank has said what it got; with oomguard it is asked to end.
+		{name: "scancel", direct: [2]string{"ready SIGTERM", "ready SIGTERM"},
+			wrapped: [2]string{"ready SIGTERM", "ready SIGTERM"}, status: 1},
+		// torchrun dies of it. Slurm kills what is left on node 0, perhaps before the rank has said what it got; with
+		// oomguard it is asked to end.
 		{name: "SIGUSR1", words: []string{"--signal=USR1"}, direct: [2]string{"ready( SIGUSR1)?", "ready"},
 			wrapped: [2]string{"ready( SIGUSR1)?( SIGTERM)?", "ready SIGTERM"}, status: 138},
 	} {
@@ -159,7 +166,8 @@ func TestSlurmEnds(t *testing.T) {
 				if wrapped {
 					want = c.wrapped
 				}
-				j := submit(t, wrapped, []string{"-N2", "-l"}, "torchrun", "--nnodes=2", "--nproc-per-node=1", "--node-rank=NODE",
+				j := submit(t, wrapped, []string{"-N2", "-l"}, "torchrun", "--nnodes=2", "--nproc-per-node=1",
+					"--node-rank=NODE",
 					"--master-addr=127.0.0.1", "--master-port="+strconv.Itoa(freePort(t)), "recorder.py")
 				j.ready(2)
 				j.scancel(append(c.words, j.id())...)
@@ -171,7 +179,8 @@ func TestSlurmEnds(t *testing.T) {
 				}
 				for node := range 2 {
 					if got := j.signals(node); !regexp.MustCompile("^(?:" + want[node] + ")$").MatchString(got) {
-						t.Errorf("with oomguard %v: the rank of node %d got %q, want %q", wrapped, node, got, want[node])
+						t.Errorf("with oomguard %v: the rank of node %d got %q, want %q", wrapped, node, got,
+							want[node])
 					}
 				}
 				if wrapped {
@@ -182,8 +191,9 @@ func TestSlurmEnds(t *testing.T) {
 	}
 }
 
-// TestSlurmStepKilled: SIGKILL of a step. On node 1, with proctrack/pgid, Slurm does not see what has a process group of its own: a command
-// under oomguard goes on there. Proctrack/cgroup, which Slurm advises, and linuxproc (node 0) kill it.
+// TestSlurmStepKilled: SIGKILL of a step. On node 1, with proctrack/pgid, Slurm does not see what has a process group
+// of its own: a command under oomguard goes on there. Proctrack/cgroup, which Slurm advises, and linuxproc (node 0)
+// kill it.
 func TestSlurmStepKilled(t *testing.T) {
 	if slurmCluster(t) == "" {
 		return
@@ -198,7 +208,8 @@ func TestSlurmStepKilled(t *testing.T) {
 		if wrapped {
 			stays = 1
 		}
-		patience.Until(t, "the tasks to end", func() bool { return len(j.left("oomguard")) == 0 && len(j.left(python)) == stays })
+		patience.Until(t, "the tasks to end",
+			func() bool { return len(j.left("oomguard")) == 0 && len(j.left(python)) == stays })
 		for _, pid := range j.left() { // it would keep srun waiting
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
@@ -232,21 +243,23 @@ func checkNodes(t *testing.T, doc report.Run, ends [2]bool) {
 	}
 }
 
-// TestSlurmTimeLimit: the signal that was asked for before the limit (--signal), SIGTERM at the limit, and SIGKILL after KillWait to a command
-// that goes on.
+// TestSlurmTimeLimit: the signal that was asked for before the limit (--signal), SIGTERM at the limit, and SIGKILL
+// after KillWait to a command that goes on.
 func TestSlurmTimeLimit(t *testing.T) {
 	if slurmCluster(t) == "" {
 		return
 	}
 	t.Parallel()
 	const stubborn = "0"
-	// slurmctld looks at limits every 30 s, and sends the signal up to so much too early, to the processes that there are then. So the end is set
-	// when the recorders have begun: one look sends the signal, the next but one at the latest finds the limit reached.
+	// slurmctld looks at limits every 30 s, and sends the signal up to so much too early, to the processes that there
+	// are then. So the end is set when the recorders have begun: one look sends the signal, the next but one at the
+	// latest finds the limit reached.
 	limits := []string{"--time=60", "--signal=USR1@20"}
 	want := [2]string{"ready SIGUSR1( SIGTERM)+", "ready SIGUSR1 SIGTERM"} // Slurm repeats the one that does not help
 	var jobs [2]*slurmJob
 	for i, wrapped := range []bool{false, true} {
-		jobs[i] = submit(t, wrapped, append([]string{"-N2", "-l"}, limits...), testPython(t), "-S", "recorder.py", stubborn)
+		jobs[i] = submit(t, wrapped, append([]string{"-N2", "-l"}, limits...), testPython(t), "-S", "recorder.py",
+			stubborn)
 	}
 	for _, j := range jobs {
 		j.ready(2)
@@ -285,22 +298,26 @@ import time
 time.sleep(300)
 `
 
-// TestSlurmOOMKill: a rank takes more memory than its job has asked for, and the kernel kills it in Slurm's control group.
+// TestSlurmOOMKill: a rank takes more memory than its job has asked for, and the kernel kills it in Slurm's control
+// group.
 func TestSlurmOOMKill(t *testing.T) {
 	if slurmCluster(t) == "" {
 		return
 	}
 	if why := os.Getenv("OOMGUARD_TEST_NO_SLURM_MEMORY"); why != "" {
-		fmt.Fprintf(os.Stderr, "\n*** %s DID NOT RUN: %s. What slurmstepd says then is tested from logs (monitor/oom).\n", t.Name(), why)
+		fmt.Fprintf(os.Stderr, "\n*** %s DID NOT RUN: %s. What slurmstepd says then is tested from logs "+
+			"(monitor/oom).\n", t.Name(), why)
 		return
 	}
 	t.Parallel()
 	var status [2]int
 	for i, wrapped := range []bool{false, true} {
 		port := "--master-port=" + strconv.Itoa(freePort(t))
-		j := submit(t, wrapped, []string{"-N1", "-w", "n2", "--mem=1000"}, "torchrun", "--nproc-per-node=2", port, "eater.py")
+		j := submit(t, wrapped, []string{"-N1", "-w", "n2", "--mem=1000"}, "torchrun", "--nproc-per-node=2", port,
+			"eater.py")
 		status[i] = j.ended()
-		if said := j.read("err"); !strings.Contains(said, "oom-kill event") && !strings.Contains(said, "oom_kill event") || !strings.Contains(said, "Out Of Memory") {
+		if said := j.read("err"); !strings.Contains(said, "oom-kill event") &&
+			!strings.Contains(said, "oom_kill event") || !strings.Contains(said, "Out Of Memory") {
 			t.Errorf("with oomguard %v: Slurm did not find that memory ran out", wrapped)
 		}
 		if !wrapped {
@@ -315,7 +332,8 @@ func TestSlurmOOMKill(t *testing.T) {
 			t.Errorf("ranks %+v, post-mortem %+v", doc.Exit.Ranks, d)
 		}
 		// the whole job's log has Slurm's words too
-		if r := j.run(j.exe, "postmortem", "--format", "json", "err"); !strings.Contains(r.stdout, `"`+string(oom.HostOOMKill)+`"`) {
+		if r := j.run(j.exe, "postmortem", "--format", "json", "err"); !strings.Contains(r.stdout,
+			`"`+string(oom.HostOOMKill)+`"`) {
 			t.Errorf("post-mortem of the log: %s%s", r.stdout, r.stderr)
 		}
 	}

@@ -116,7 +116,8 @@ func (s *step) ended() int {
 	s.t.Helper()
 	for node := range s.rank {
 		for _, pid := range []int{s.pid[node], s.torchrun[node], s.oomguard[node]} {
-			patience.Until(s.t, fmt.Sprintf("process %d of node %d to end", pid, node), func() bool { return !alive(pid) })
+			patience.Until(s.t, fmt.Sprintf("process %d of node %d to end", pid, node),
+				func() bool { return !alive(pid) })
 		}
 	}
 	_ = s.cmd.Wait()
@@ -139,7 +140,8 @@ func (s *step) merged() report.Run {
 		t.Fatalf("nodes %+v", doc.Nodes)
 	}
 	for node, n := range doc.Nodes {
-		if n.Name != strconv.Itoa(node) || n.Host != fmt.Sprintf("n%d", node+1) || !n.Seen || !slices.Equal(n.Ranks, []int{s.rank[node]}) {
+		if n.Name != strconv.Itoa(node) || n.Host != fmt.Sprintf("n%d", node+1) || !n.Seen ||
+			!slices.Equal(n.Ranks, []int{s.rank[node]}) {
 			t.Errorf("node %d: %+v", node, n)
 		}
 	}
@@ -156,8 +158,9 @@ func (s *step) merged() report.Run {
 	return doc
 }
 
-// TestSlurm: srun of two nodes over a real torchrun: one run, one report, and status, signals and left-overs as without us. The cluster's
-// first node signals every process of a step, its second one only the task that it has started (see .ci/slurm.sh).
+// TestSlurm: srun of two nodes over a real torchrun: one run, one report, and status, signals and left-overs as without
+// us. The cluster's first node signals every process of a step, its second one only the task that it has started (see
+// .ci/slurm.sh).
 func TestSlurm(t *testing.T) {
 	if slurmCluster(t) == "" {
 		return
@@ -186,7 +189,8 @@ func TestSlurm(t *testing.T) {
 		ends [2]bool
 	}{
 		{"torchrun killed", func(s *step) []int { return []int{s.torchrun[1]} }, false, [2]bool{true, true}},
-		{"node lost", func(s *step) []int { return []int{s.oomguard[1], s.torchrun[1], s.pid[1]} }, false, [2]bool{true, false}},
+		{"node lost", func(s *step) []int { return []int{s.oomguard[1], s.torchrun[1], s.pid[1]} }, false,
+			[2]bool{true, false}},
 		{"oomguard killed", func(s *step) []int { return []int{s.oomguard[1]} }, true, [2]bool{true, false}},
 	}
 	for _, c := range kills {
@@ -256,15 +260,16 @@ while "SIGTERM" not in open(log.name).read() and time.time() < deadline:
 time.sleep(0.5)  # for one too many
 `
 
-// TestSlurmSignalsOnce: each signal to a step reaches the command once, where Slurm signals every process (node 0) and where it signals
-// only the task (node 1).
+// TestSlurmSignalsOnce: each signal to a step reaches the command once, where Slurm signals every process (node 0) and
+// where it signals only the task (node 1).
 func TestSlurmSignalsOnce(t *testing.T) {
 	if slurmCluster(t) == "" {
 		return
 	}
 	s := &step{bench: newBench(t)}
 	s.write("recorder.py", recorder)
-	s.cmd = s.command("srun", "-N2", "--job-name=signals", s.exe, "run", "--no-probe", "--", testPython(t), "-S", "recorder.py")
+	s.cmd = s.command("srun", "-N2", "--job-name=signals", s.exe, "run", "--no-probe", "--", testPython(t), "-S",
+		"recorder.py")
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	s.cmd.Stdout, s.cmd.Stderr = s.files()
 	if err := s.cmd.Start(); err != nil {
@@ -290,7 +295,8 @@ func TestSlurmSignalsOnce(t *testing.T) {
 		t.Errorf("status %d", status)
 	}
 	for node := range 2 {
-		if got := strings.Fields(s.read(fmt.Sprintf("signals.%d", node))); !slices.Equal(got, []string{"ready", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGUSR1", "SIGTERM"}) {
+		if got := strings.Fields(s.read(fmt.Sprintf("signals.%d", node))); !slices.Equal(got,
+			[]string{"ready", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGUSR1", "SIGTERM"}) {
 			t.Errorf("node %d got %q", node, got)
 		}
 		paths, _ := filepath.Glob(filepath.Join(s.dir, "runs", "2*", fmt.Sprintf("node-%d", node), "report.json"))

@@ -12,8 +12,8 @@ import (
 	"oomguard/preflight/model"
 )
 
-// wrapping are the commands that take another command: it begins behind -- or with the first word that is neither a flag nor a flag's
-// value, and is left as it is. The others take arguments, between which flags may stand.
+// wrapping are the commands that take another command: it begins behind -- or with the first word that is neither a
+// flag nor a flag's value, and is left as it is. The others take arguments, between which flags may stand.
 func wrapping() []string { return []string{"run", "check", "explain", "estimate", "plan"} }
 
 // ownFlag is one of our flags as it is read from a command line.
@@ -59,10 +59,12 @@ func takeFlag(own map[string]ownFlag, args []string) (f ownFlag, words int, valu
 	return f, 2, next, nil
 }
 
-// arrange puts a command line into the order that the flags' library reads: flags, then arguments. It makes --packing=true of
+// arrange puts a command line into the order that the flags' library reads: flags, then arguments. It makes
+// --packing=true of
 // --packing true, and refuses a flag that says two things at once.
 func arrange(commands []*cli.Command, args []string) ([]string, error) {
-	at := slices.IndexFunc(commands, func(c *cli.Command) bool { return len(args) > 0 && c.Name == args[0] && !c.Hidden })
+	at := slices.IndexFunc(commands,
+		func(c *cli.Command) bool { return len(args) > 0 && c.Name == args[0] && !c.Hidden })
 	if at < 0 {
 		return args, nil
 	}
@@ -113,11 +115,13 @@ func telling() map[string]func(string) bool {
 		"devices":  func(v string) bool { return strings.HasSuffix(v, ".json") },
 		"headroom": func(v string) bool { _, err := parseHeadroom(v); return err == nil },
 		"params":   func(v string) bool { _, err := model.ParseParams(v); return err == nil },
-		"fail-on":  is("fail", "warn"), "units": is("binary", "si"), "format": is(report.Formats()...), "max": is("batch", "seq", "params"),
+		"fail-on":  is("fail", "warn"), "units": is("binary", "si"), "format": is(report.Formats()...),
+		"max": is("batch", "seq", "params"),
 	}
 }
 
-// warnMisplaced says a word about our own flags behind the wrapped command, where they are the command's and change no answer of ours.
+// warnMisplaced says a word about our own flags behind the wrapped command, where they are the command's and change no
+// answer of ours.
 func warnMisplaced(env environment, c *cli.Context) error {
 	if !slices.Contains(wrapping(), c.Command.Name) || c.Command.Name == "run" {
 		return nil
@@ -135,7 +139,8 @@ func warnMisplaced(env environment, c *cli.Context) error {
 		if !attached {
 			word += " " + value
 		}
-		env.say("%s stands behind the command and is taken for the command's own; flags of oomguard stand before --", word)
+		env.say("%s stands behind the command and is taken for the command's own; flags of oomguard stand before --",
+			word)
 	}
 	return nil
 }

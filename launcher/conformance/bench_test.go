@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// BenchmarkStartUp starts the same command directly and under oomguard in turn, so that what else the machine does hits both alike, and
-// reports the time of each and what oomguard adds: the promise is < 100 ms, the checklist, the recording and the report included.
+// BenchmarkStartUp starts the same command directly and under oomguard in turn, so that what else the machine does hits
+// both alike, and reports the time of each and what oomguard adds: the promise is < 100 ms, the checklist, the
+// recording and the report included.
 func BenchmarkStartUp(b *testing.B) {
 	with := newestTorch(b)
 	oomguard := program(b)
@@ -26,7 +27,8 @@ func BenchmarkStartUp(b *testing.B) {
 		argv []string
 	}{
 		{"true", []string{"true"}},
-		{"torchrun", []string{filepath.Join(with.bin, "torchrun"), "--nproc_per_node=1", "--master_port=PORT", here, "exit:0"}},
+		{"torchrun", []string{filepath.Join(with.bin, "torchrun"), "--nproc_per_node=1", "--master_port=PORT", here,
+			"exit:0"}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			var direct, wrapped time.Duration

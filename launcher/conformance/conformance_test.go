@@ -1,10 +1,12 @@
 //go:build linux
 
-// Package conformance compares the built oomguard with the command that it wraps: each scenario is run twice, directly and under
-// oomguard, and output, status, signals seen by each rank, what is left of the process tree, and the terminal must be the same.
+// Package conformance compares the built oomguard with the command that it wraps: each scenario is run twice, directly
+// and under oomguard, and output, status, signals seen by each rank, what is left of the process tree, and the terminal
+// must be the same.
 //
-// Scenarios are rows: scenarios_plain_test.go has those that hold for any command, scenarios_torchrun_test.go those of torchrun, which
-// run on the newest and, in make test-all, on the oldest PyTorch that this machine can install, and scenarios_terminal_test.go those on a terminal.
+// Scenarios are rows: scenarios_plain_test.go has those that hold for any command, scenarios_torchrun_test.go those of
+// torchrun, which run on the newest and, in make test-all, on the oldest PyTorch that this machine can install, and
+// scenarios_terminal_test.go those on a terminal.
 package conformance
 
 import (
@@ -20,8 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// everything tells whether all is to be run, also what takes long and differs little (make test-all): the oldest PyTorch, and the long tail
-// of accelerate and DeepSpeed.
+// everything tells whether all is to be run, also what takes long and differs little (make test-all): the oldest
+// PyTorch, and the long tail of accelerate and DeepSpeed.
 func everything() bool { return os.Getenv("OOMGUARD_TEST_ALL") != "" }
 
 // atOnce is how many commands run at the same time, however few processors there are: most of a scenario is waiting.
@@ -33,7 +35,8 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	for _, s := range []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT} {
-		if signal.Ignored(s) { // by nohup, or in the background of a script: the scenarios say for themselves what is ignored
+		// by nohup, or in the background of a script: the scenarios say for themselves what is ignored
+		if signal.Ignored(s) {
 			signal.Notify(make(chan os.Signal, 1), s)
 		}
 	}
@@ -70,9 +73,9 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// conform runs a scenario under oomguard, and compares with what the command does directly: now, or when it was recorded. It is run once:
-// what depends on the moment at which a process of the command runs is no difference, and a scenario that finds one has to wait for what it
-// builds on, or to say what is open and why.
+// conform runs a scenario under oomguard, and compares with what the command does directly: now, or when it was
+// recorded. It is run once: what depends on the moment at which a process of the command runs is no difference, and a
+// scenario that finds one has to wait for what it builds on, or to say what is open and why.
 func conform(t *testing.T, s scenario, with torch) {
 	t.Helper()
 	t.Run(s.name, func(t *testing.T) {
@@ -113,7 +116,8 @@ func conform(t *testing.T, s scenario, with torch) {
 // outcome is what was observed of a run, by name: status, stdout, stderr, screen, and "rank N", the log of a rank.
 type outcome map[string]string
 
-// compare tells each observation that differs, and, where a scenario's timing is open, each that is none of the allowed.
+// compare tells each observation that differs, and, where a scenario's timing is open, each that is none of the
+// allowed.
 func compare(s scenario, direct, wrapped outcome) (differences []string) {
 	names := map[string]bool{}
 	for name := range direct {
@@ -134,14 +138,16 @@ func compare(s scenario, direct, wrapped outcome) (differences []string) {
 			for which, text := range map[string]string{"the command": want, "oomguard": got} {
 				if !regexp.MustCompile(`^(?s:` + allowed + `)$`).MatchString(text) {
 					differences = append(differences,
-						fmt.Sprintf("%s of %s is not one of those that its timing allows, %s:\n%s", name, which, allowed, text))
+						fmt.Sprintf("%s of %s is not one of those that its timing allows, %s:\n%s", name, which,
+							allowed, text))
 				}
 			}
 			continue
 		}
 		if got != want {
 			differences = append(differences,
-				fmt.Sprintf("%s differs\ndirectly:\n%s\nunder oomguard:\n%s%s", name, want, got, firstDifference(want, got)))
+				fmt.Sprintf("%s differs\ndirectly:\n%s\nunder oomguard:\n%s%s", name, want, got,
+					firstDifference(want, got)))
 		}
 	}
 	return differences

@@ -21,8 +21,9 @@ import (
 	"oomguard/launcher/patience"
 )
 
-// What becomes of a run when a part of oomguard fails: nothing. A program that was built with the tag faults tells which parts of its work
-// stand behind a fence, and lets each of them fail in every way; a part that is new is tried without being named here.
+// What becomes of a run when a part of oomguard fails: nothing. A program that was built with the tag faults tells
+// which parts of its work stand behind a fence, and lets each of them fail in every way; a part that is new is tried
+// without being named here.
 
 // faultyProgram is oomguard with parts that can be made to fail.
 var faultyProgram = sync.OnceValues(func() (string, error) {
@@ -30,15 +31,18 @@ var faultyProgram = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(programFolder(), "faulty", "oomguard")
-	build := exec.Command("go", "build", "-tags=faults", "-trimpath", "-ldflags=-extldflags=-Wl,-z,lazy", "-o", path, "oomguard/cmd/oomguard")
-	build.Env = append(os.Environ(), "CGO_CFLAGS=-O2 -Wno-deprecated-declarations", "CGO_LDFLAGS=-Wl,-z,lazy") // as in the Makefile
+	build := exec.Command("go", "build", "-tags=faults", "-trimpath", "-ldflags=-extldflags=-Wl,-z,lazy", "-o", path,
+		"oomguard/cmd/oomguard")
+	// as in the Makefile
+	build.Env = append(os.Environ(), "CGO_CFLAGS=-O2 -Wno-deprecated-declarations", "CGO_LDFLAGS=-Wl,-z,lazy")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build oomguard: %w\n%s", err, out)
 	}
 	return path, nil
 })
 
-// A faultBench is a folder in which launchers are shell scripts with a known behaviour, so that any job "runs" in no time.
+// A faultBench is a folder in which launchers are shell scripts with a known behaviour, so that any job "runs" in no
+// time.
 type faultBench struct {
 	*testing.T
 	program string
@@ -47,10 +51,12 @@ type faultBench struct {
 
 // standIns are the launchers.
 func standIns() []string {
-	return []string{"torchrun", "python", "accelerate", "deepspeed", "axolotl", "llamafactory-cli", "trl", "tune", "litgpt", "srun", "bash"}
+	return []string{"torchrun", "python", "accelerate", "deepspeed", "axolotl", "llamafactory-cli", "trl", "tune",
+		"litgpt", "srun", "bash"}
 }
 
-// standIn is what every launcher does: it is what oomguard must hand on whatever fails. Its own lines of stderr can be told from others.
+// standIn is what every launcher does: it is what oomguard must hand on whatever fails. Its own lines of stderr can be
+// told from others.
 const standIn = `#!/bin/sh
 printf 'out %s\n' "$@"
 echo 'cmd: err' >&2
@@ -77,7 +83,8 @@ func newFaultBench(t *testing.T) *faultBench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mild := strings.NewReplacer("severity: fail", "severity: warn", "name: pretraining", "name: mild").Replace(string(list))
+	mild := strings.NewReplacer("severity: fail", "severity: warn", "name: pretraining",
+		"name: mild").Replace(string(list))
 	if err := os.WriteFile(filepath.Join(b.bin, mildList), []byte(mild), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -101,14 +108,16 @@ func (b *faultBench) do(t *testing.T, c trial, wrapped bool) (seen, stderr strin
 	t.Helper()
 	words := c.argv
 	if wrapped {
-		words = slices.Concat([]string{b.program, "run", "--gpu", "8xH100-80GB", "--checklist", filepath.Join(b.bin, mildList), "--"}, words)
+		words = slices.Concat([]string{b.program, "run", "--gpu", "8xH100-80GB", "--checklist",
+			filepath.Join(b.bin, mildList), "--"}, words)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience.Limit(t))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/usr/bin/env", words...)
 	cmd.Dir = c.folder
 	cmd.Env = []string{
-		"PATH=" + b.bin + ":/usr/bin:/bin", "HOME=" + t.TempDir(), "OOMGUARD_DIR=" + filepath.Join(t.TempDir(), "runs"), "NO_COLOR=1",
+		"PATH=" + b.bin + ":/usr/bin:/bin", "HOME=" + t.TempDir(), "OOMGUARD_DIR=" + filepath.Join(t.TempDir(), "runs"),
+		"NO_COLOR=1",
 		"OOMGUARD_TEST_END=" + c.end, "OOMGUARD_TEST_FAULT" + "=" + c.fault, "OOMGUARD_TEST_PARTS" + "=" + c.parts,
 	}
 	cmd.Env = append(cmd.Env, patience.Mark()...)
@@ -211,7 +220,8 @@ func TestFaults(t *testing.T) {
 					broken := job
 					broken.fault = part + "=" + way
 					if got, stderr := b.do(t, broken, true); got != want {
-						t.Errorf("%s\ndirectly:\n%s\nunder oomguard:\n%s\nstderr:\n%s", strings.Join(job.argv, " "), want, got, stderr)
+						t.Errorf("%s\ndirectly:\n%s\nunder oomguard:\n%s\nstderr:\n%s", strings.Join(job.argv, " "),
+							want, got, stderr)
 					}
 				})
 			}
@@ -231,8 +241,10 @@ func TestFaultsAndSignals(t *testing.T) {
 		job.end = end
 		want, _ := b.do(t, job, false)
 		for _, fault := range []string{
-			"reading the command=panic", "reading the command=hang", "reading the command=memory", "estimating=stack", "judging headroom=exit",
-			"preparing the recording=hang", "starting the recording=panic", "recording device samples=panic", "ending the recording=hang",
+			"reading the command=panic", "reading the command=hang", "reading the command=memory", "estimating=stack",
+			"judging headroom=exit",
+			"preparing the recording=hang", "starting the recording=panic", "recording device samples=panic",
+			"ending the recording=hang",
 			"making the post-mortem=panic", "making the post-mortem=exit", "writing the report=stack",
 		} {
 			t.Run(end+" "+fault, func(t *testing.T) {
@@ -284,8 +296,10 @@ func TestFaultsInAnswers(t *testing.T) {
 				}
 				settings, _ := document["job"].(map[string]any)
 				launcher, _ := settings["launcher"].(map[string]any)
-				late := []string{"reading the model", "reading the settings of hf-trainer", "reading the defaults", "reading which framework it is"}
-				if command == "explain" && slices.Contains(late, part) && (launcher["value"] != "torchrun" || !strings.Contains(stderr, part)) {
+				late := []string{"reading the model", "reading the settings of hf-trainer", "reading the defaults",
+					"reading which framework it is"}
+				if command == "explain" && slices.Contains(late, part) &&
+					(launcher["value"] != "torchrun" || !strings.Contains(stderr, part)) {
 					t.Errorf("launcher %v: %s", launcher, stderr)
 				}
 			})
@@ -293,11 +307,13 @@ func TestFaultsInAnswers(t *testing.T) {
 	}
 }
 
-// ownParts are done in the process that starts the command and hands its status on: there nothing can survive the end of the process, so
-// they are kept small.
+// ownParts are done in the process that starts the command and hands its status on: there nothing can survive the end
+// of the process, so they are kept small.
 func ownParts() []string {
 	return []string{
-		"looking at the GPUs", "learning the secrets", "preparing the recording", "comparing the environments", "starting the recording", "recording device samples",
-		"recording stage records", "ending the recording", "writing down the end", "removing the private folder", "noting its own faults",
+		"looking at the GPUs", "learning the secrets", "preparing the recording", "comparing the environments",
+		"starting the recording", "recording device samples",
+		"recording stage records", "ending the recording", "writing down the end", "removing the private folder",
+		"noting its own faults",
 	}
 }

@@ -84,24 +84,27 @@ var built = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(programFolder(), "oomguard")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-extldflags=-Wl,-z,lazy", "-o", path, "oomguard/cmd/oomguard")
-	build.Env = append(os.Environ(), "CGO_CFLAGS=-O2 -Wno-deprecated-declarations", "CGO_LDFLAGS=-Wl,-z,lazy") // as in the Makefile
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-extldflags=-Wl,-z,lazy", "-o", path,
+		"oomguard/cmd/oomguard")
+	// as in the Makefile
+	build.Env = append(os.Environ(), "CGO_CFLAGS=-O2 -Wno-deprecated-declarations", "CGO_LDFLAGS=-Wl,-z,lazy")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build oomguard: %w\n%s", err, out)
 	}
 	return path, nil
 })
 
-// lookAtSources opens each folder that the program is made of. Another process builds it, so that go test would not see it change and would
-// print the result of an older program from its cache; what a test opens itself is seen.
+// lookAtSources opens each folder that the program is made of. Another process builds it, so that go test would not see
+// it change and would print the result of an older program from its cache; what a test opens itself is seen.
 func lookAtSources() error {
 	for _, folder := range []string{"cmd", "checklists", "preflight", "launcher", "monitor"} {
-		err := filepath.WalkDir(filepath.Join("..", "..", folder), func(path string, entry fs.DirEntry, err error) error {
-			if err == nil && entry.IsDir() && entry.Name() == "testdata" {
-				return filepath.SkipDir
-			}
-			return err
-		})
+		err := filepath.WalkDir(filepath.Join("..", "..", folder),
+			func(path string, entry fs.DirEntry, err error) error {
+				if err == nil && entry.IsDir() && entry.Name() == "testdata" {
+					return filepath.SkipDir
+				}
+				return err
+			})
 		if err != nil {
 			return err
 		}

@@ -21,8 +21,10 @@ func masks() []struct{ what, pattern, becomes string } {
 		{"its folder of one run", `none_\w{8}`, "none_X"},
 		{"duration", `\d+(\.\d+)?(e-\d+)? seconds`, "N seconds"},
 		{"number of a pipe", `pipe:\[\d+\]`, "pipe:[N]"},
-		{"where torchrun just was when it took a signal", `(?m)^Traceback \(most recent call last\):\r?\n(?:[ \t].*\n)+(\S*SignalException: )`, "Traceback\n$1"},
-		{"echo of a key, which the kernel may write before or after what the key's signal makes a command say", `\^[CZ\\]`, ""},
+		{"where torchrun just was when it took a signal",
+			`(?m)^Traceback \(most recent call last\):\r?\n(?:[ \t].*\n)+(\S*SignalException: )`, "Traceback\n$1"},
+		{"echo of a key, which the kernel may write before or after what the key's signal makes a command say",
+			`\^[CZ\\]`, ""},
 		{"where Python lies", `/[^\s"':;,()]*/lib/(python3)`, "LIB/$1"},
 		{"name of the machine", `(?m)^(  host +: )\S+`, "${1}HOST"},
 		{"address in memory", `0x[0-9a-f]{6,}`, "ADDRESS"},
@@ -45,8 +47,8 @@ func (r *run) masked(text string) string {
 	return probeVariables.ReplaceAllString(text, "")
 }
 
-// probeVariables are those that the README says are added to the environment, as a rank logs them, and the one in which bash notes what
-// it executes.
+// probeVariables are those that the README says are added to the environment, as a rank logs them, and the one in which
+// bash notes what it executes.
 var probeVariables = regexp.MustCompile(`(?m)^(_=.*\n|OOMGUARD_PROBE_DIR=.*\n|OOMGUARD_SINGLE=.*\n|PYTHONPATH=[^:\n]*oomguard[^:\n]*\n)|/[^:\n]*oomguard[^:\n]*:`)
 
 var (
@@ -55,8 +57,8 @@ var (
 	remark       = regexp.MustCompile(`(?m)^oomguard: .*\n`)
 )
 
-// withoutOwnWords takes out what oomguard says: the checklist before and the report after the command, each once and in one piece, so that
-// nothing of the command's can hide in between, and lines that begin with oomguard:.
+// withoutOwnWords takes out what oomguard says: the checklist before and the report after the command, each once and in
+// one piece, so that nothing of the command's can hide in between, and lines that begin with oomguard:.
 func (r *run) withoutOwnWords(streams map[string]string) map[string]string {
 	r.Helper()
 	rest := map[string]string{}

@@ -18,9 +18,11 @@ import (
 )
 
 const (
-	// moments is how often each of the two is killed: what the stand-in for torchrun does is the same and takes a tenth of the time.
+	// moments is how often each of the two is killed: what the stand-in for torchrun does is the same and takes a tenth
+	// of the time.
 	standInMoments, torchrunMoments = 23, 2
-	// standInRun and torchrunRun are the times within which the moment lies: from the first instruction to shortly after the ranks' end.
+	// standInRun and torchrunRun are the times within which the moment lies: from the first instruction to shortly
+	// after the ranks' end.
 	standInRun, torchrunRun = 900 * time.Millisecond, 5 * time.Second
 )
 
@@ -44,15 +46,19 @@ func randomMoments(t *testing.T) []moment {
 	random := rand.New(rand.NewPCG(seed, 0))
 	var all []moment
 	for i := range standInMoments {
-		all = append(all, moment{fmt.Sprint("stand-in ", i), []string{"python", "-S", "DATA/agent.py", "brief", "brief"}, time.Duration(random.Int64N(int64(standInRun)))})
+		all = append(all, moment{fmt.Sprint("stand-in ", i),
+			[]string{"python", "-S", "DATA/agent.py", "brief", "brief"},
+			time.Duration(random.Int64N(int64(standInRun)))})
 	}
 	for i := range torchrunMoments {
-		all = append(all, moment{fmt.Sprint("torchrun ", i), torchrun("rank:brief"), time.Duration(random.Int64N(int64(torchrunRun)))})
+		all = append(all, moment{fmt.Sprint("torchrun ", i), torchrun("rank:brief"),
+			time.Duration(random.Int64N(int64(torchrunRun)))})
 	}
 	return all
 }
 
-// TestTorchrunKilledAtAnyMoment: whenever torchrun is killed, no process of it is left when oomguard ends, and the run can be read.
+// TestTorchrunKilledAtAnyMoment: whenever torchrun is killed, no process of it is left when oomguard ends, and the run
+// can be read.
 func TestTorchrunKilledAtAnyMoment(t *testing.T) {
 	with := newestTorch(t)
 	for _, m := range randomMoments(t) {
@@ -61,14 +67,17 @@ func TestTorchrunKilledAtAnyMoment(t *testing.T) {
 			r := begin(t, scenario{argv: m.argv}, with)
 			if r.passes(m.after) {
 				for _, p := range r.living() {
-					if p.parent == r.cmd.Process.Pid && p.name != filepath.Base(program(t)) { // its helpers are called like itself
+					// its helpers are called like itself
+					if p.parent == r.cmd.Process.Pid && p.name != filepath.Base(program(t)) {
 						r.kill(p.pid, unix.SIGKILL)
 					}
 				}
 			}
 			r.awaitEnd()
 			r.until("all has ended", func() bool {
-				left := r.living() // a helper that torchrun was just running (uname) ends by itself; a rank must have, and none may come later
+				// a helper that torchrun was just running (uname) ends by itself; a rank must have, and none may come
+				// later
+				left := r.living()
 				if slices.ContainsFunc(left, func(p process) bool { return p.rank }) {
 					t.Fatalf("killed after %v: left are %v", m.after, left)
 				}
@@ -79,8 +88,8 @@ func TestTorchrunKilledAtAnyMoment(t *testing.T) {
 	}
 }
 
-// TestOomguardKilledAtAnyMoment: whenever oomguard is killed, the training ends as it would have, with all its output, and the run can be
-// read as far as it got.
+// TestOomguardKilledAtAnyMoment: whenever oomguard is killed, the training ends as it would have, with all its output,
+// and the run can be read as far as it got.
 func TestOomguardKilledAtAnyMoment(t *testing.T) {
 	with := newestTorch(t)
 	for _, m := range randomMoments(t) {
@@ -110,7 +119,8 @@ func TestOomguardKilledAtAnyMoment(t *testing.T) {
 	}
 }
 
-// TestDieWithOomguard: on request torchrun is told to end when oomguard is killed, once, and ends its ranks as it always does.
+// TestDieWithOomguard: on request torchrun is told to end when oomguard is killed, once, and ends its ranks as it
+// always does.
 func TestDieWithOomguard(t *testing.T) {
 	t.Parallel()
 	r := begin(t, scenario{argv: torchrun("rank:log"), flags: []string{"--die-with-oomguard"}}, newestTorch(t))

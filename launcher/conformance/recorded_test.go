@@ -17,10 +17,11 @@ import (
 	"testing"
 )
 
-// What a launcher does without oomguard depends on its version alone, and its start costs seconds of processor time. So the direct half of
-// a launcher's scenario is recorded, in testdata/direct/VERSIONS, one file a scenario. A recording only saves time: where there is none for
-// the versions installed here, where the scenario is another one by now, and where oomguard differs from it, the launcher is run again and
-// decides. `make test-all` runs all of them, and `make record` also writes what they did.
+// What a launcher does without oomguard depends on its version alone, and its start costs seconds of processor time. So
+// the direct half of a launcher's scenario is recorded, in testdata/direct/VERSIONS, one file a scenario. A recording
+// only saves time: where there is none for the versions installed here, where the scenario is another one by now, and
+// where oomguard differs from it, the launcher is run again and decides. `make test-all` runs all of them, and `make
+// record` also writes what they did.
 
 // recordVariable asks for new recordings.
 const recordVariable = "OOMGUARD_TEST_RECORD"
@@ -31,8 +32,8 @@ type recording struct {
 	Outcome  outcome
 }
 
-// recordingOf is where the recording of a scenario lies; "" for scenarios that are run directly each time: those of no launcher, which cost
-// nothing, and those that observe the machine.
+// recordingOf is where the recording of a scenario lies; "" for scenarios that are run directly each time: those of no
+// launcher, which cost nothing, and those that observe the machine.
 func recordingOf(t *testing.T, s scenario, with torch) string {
 	t.Helper()
 	words := strings.Join(s.argv, " ")
@@ -124,14 +125,16 @@ func record(t *testing.T, path string, s scenario, direct outcome) {
 	}
 }
 
-// TestRecorded: a recording is taken for the very scenario that it was made of, and only where not everything is to be run.
+// TestRecorded: a recording is taken for the very scenario that it was made of, and only where not everything is to be
+// run.
 func TestRecorded(t *testing.T) {
 	asked := scenario{argv: torchrun("rank:say:words"), steps: []step{ready(2)}}
 	path := filepath.Join(t.TempDir(), "versions", "test", "name.json")
 	t.Setenv(recordVariable, "1")
 	record(t, path, asked, outcome{"stdout": "words"})
 	other := []scenario{asked, asked, asked, asked}
-	other[0].argv, other[1].stdin, other[2].environ, other[3].steps = torchrun("rank:say:more"), "text", []string{"A=1"}, nil
+	other[0].argv, other[1].stdin, other[2].environ, other[3].steps = torchrun("rank:say:more"), "text",
+		[]string{"A=1"}, nil
 	for _, all := range []string{"", "1"} {
 		t.Setenv("OOMGUARD_TEST_ALL", all)
 		if got := recorded(t, path, asked); (got["stdout"] == "words") != (all == "") {

@@ -109,7 +109,8 @@ func (r *run) prepare(with torch) {
 	r.bin = with.bin
 	words := r.words()
 	r.env = []string{
-		"PATH=" + with.bin + ":" + os.Getenv("PATH"), "HOME=" + r.folder, "TMPDIR=" + r.folder, "LC_ALL=C.UTF-8", "TERM=xterm", "NO_COLOR=1",
+		"PATH=" + with.bin + ":" + os.Getenv("PATH"), "HOME=" + r.folder, "TMPDIR=" + r.folder, "LC_ALL=C.UTF-8",
+		"TERM=xterm", "NO_COLOR=1",
 		"OMP_NUM_THREADS=1", "PET_MONITOR_INTERVAL=0.1", // 5 s in old versions
 		"CONFORMANCE=" + r.folder, "OOMGUARD_DIR=" + r.runs,
 	}
@@ -282,7 +283,8 @@ func (r *run) checkLeft() string {
 		want += r.orphans
 	}
 	var left []process
-	if !patience.Comes(r, func() bool { left = r.living(); return len(left) == want }) { // nobody tells of the end of processes that are not ours
+	// nobody tells of the end of processes that are not ours
+	if !patience.Comes(r, func() bool { left = r.living(); return len(left) == want }) {
 		r.Errorf("left are %v, want %d", left, want)
 	}
 	var meant []string // what outlives the command on purpose must be adopted by init, as it would be
@@ -352,7 +354,8 @@ func (r *run) checkRecorded() {
 		return
 	}
 	for rank, code := range r.ends {
-		if !slices.ContainsFunc(report.Exit.Ranks, func(e launcher.RankExit) bool { return e.Rank == rank && e.Known && e.Code == code }) {
+		if !slices.ContainsFunc(report.Exit.Ranks,
+			func(e launcher.RankExit) bool { return e.Rank == rank && e.Known && e.Code == code }) {
 			r.Errorf("the report does not say that rank %d ended with %d: %+v", rank, code, report.Exit.Ranks)
 		}
 	}

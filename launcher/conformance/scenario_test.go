@@ -12,7 +12,8 @@ import (
 // scenario is a command and what happens to it.
 type scenario struct {
 	name string
-	// argv is the command. In it PORT is a free port, DATA the folder with the scripts, and rank:... is rank.py with that behaviour.
+	// argv is the command. In it PORT is a free port, DATA the folder with the scripts, and rank:... is rank.py with
+	// that behaviour.
 	argv []string
 	// shell is what bash runs, in which "$@" is the command or oomguard with the command. Empty: exec "$@".
 	shell string
@@ -27,16 +28,19 @@ type scenario struct {
 
 	// unordered names the streams that several processes write to at the same time: their lines are compared as a set.
 	unordered []string
-	// open says of observations whose timing the command itself leaves open what they may be, as a regular expression; why says why.
+	// open says of observations whose timing the command itself leaves open what they may be, as a regular expression;
+	// why says why.
 	open map[string]string
 	why  string
-	// orphans is how many processes the command alone leaves behind; oomguard must leave none, and ends ranks with SIGTERM.
+	// orphans is how many processes the command alone leaves behind; oomguard must leave none, and ends ranks with
+	// SIGTERM.
 	orphans int
 	// stays is how many processes of the command are meant to outlive it, also under oomguard.
 	stays int
 	// ends are how the report has to say that ranks ended, by rank: an exit code, or -N for signal N.
 	ends map[int]int
-	// ownWords: oomguard speaks on stdout and stderr in place of the shell (a command that does not exist): these are not compared.
+	// ownWords: oomguard speaks on stdout and stderr in place of the shell (a command that does not exist): these are
+	// not compared.
 	ownWords bool
 	// newestOnly: what is looked at does not exist in old versions, or does not depend on the version.
 	newestOnly bool
@@ -108,17 +112,20 @@ func times(n, rank int, line string) step {
 // touch makes a file.
 func touch(name string) step { return func(r *run) { r.write(name, "") } }
 
-// sleeps waits until a program that says nothing by itself, the last one that the command starts, is executed and waits. What a shell has
-// said before that tells nothing: it may not have started the program, or the child have executed it, and a Ctrl-C may reach only the shell.
+// sleeps waits until a program that says nothing by itself, the last one that the command starts, is executed and
+// waits. What a shell has said before that tells nothing: it may not have started the program, or the child have
+// executed it, and a Ctrl-C may reach only the shell.
 func sleeps(name string) step {
 	return func(r *run) {
 		r.until(name+" waits", func() bool {
-			return slices.ContainsFunc(r.living(), func(p process) bool { return p.name == name && inState(p.pid, "S") })
+			return slices.ContainsFunc(r.living(),
+				func(p process) bool { return p.name == name && inState(p.pid, "S") })
 		})
 	}
 }
 
-// resumed waits until the shell, which tells of fg before it does it, has given the terminal away: it would get the keys itself.
+// resumed waits until the shell, which tells of fg before it does it, has given the terminal away: it would get the
+// keys itself.
 func resumed() step {
 	return func(r *run) {
 		r.until("the job is in the foreground", func() bool { return r.foreground() != r.cmd.Process.Pid })

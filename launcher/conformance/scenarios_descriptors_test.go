@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestDescriptors: the command has the descriptors that it has without oomguard, under the same numbers, opened in the same way.
+// TestDescriptors: the command has the descriptors that it has without oomguard, under the same numbers, opened in the
+// same way.
 func TestDescriptors(t *testing.T) {
 	for _, s := range descriptorScenarios() {
 		conform(t, s, newestTorch(t))
@@ -59,12 +60,14 @@ func descriptorScenarios() []scenario {
 	}
 	for to, redirections := range streams {
 		for has, opened := range inherited {
-			if !slices.Contains([]string{"pipes", "one file", "all closed"}, to) && !slices.Contains([]string{"nothing", "3 to 5", "high ones"}, has) {
+			if !slices.Contains([]string{"pipes", "one file", "all closed"}, to) &&
+				!slices.Contains([]string{"nothing", "3 to 5", "high ones"}, has) {
 				continue // each with some of the others
 			}
 			all = append(all, scenario{
-				name:  fmt.Sprintf("streams %s, inherits %s", to, has),
-				shell: "echo 0123456789 > f; mkfifo fifo; " + opened + `exec {keep}<> fifo; (exec {keep}>&-; exec "$@" ` + redirections + `)`,
+				name: fmt.Sprintf("streams %s, inherits %s", to, has),
+				shell: "echo 0123456789 > f; mkfifo fifo; " + opened +
+					`exec {keep}<> fifo; (exec {keep}>&-; exec "$@" ` + redirections + `)`,
 				argv:  []string{"python", "-S", "DATA/fds.py"},
 				steps: []step{logged(0, "that is all")},
 			})

@@ -1,5 +1,6 @@
-// Package fence keeps a fault of ours inside the part of the work in which it happens: a panic, a hang, a process of ours that dies
-// become a Fault that says which part failed, and everything else goes on. It is the only place that recovers from a panic.
+// Package fence keeps a fault of ours inside the part of the work in which it happens: a panic, a hang, a process of
+// ours that dies become a Fault that says which part failed, and everything else goes on. It is the only place that
+// recovers from a panic.
 package fence
 
 import (
@@ -32,7 +33,8 @@ func Do(part string, do func()) (fault *Fault) {
 	return nil
 }
 
-// Within is Do with a time limit. A part that is late is left to itself, so it must hand over all it makes as its result.
+// Within is Do with a time limit. A part that is late is left to itself, so it must hand over all it makes as its
+// result.
 func Within[T any](part string, limit time.Duration, do func() T) (T, *Fault) {
 	type end struct {
 		result T

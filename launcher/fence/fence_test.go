@@ -76,7 +76,8 @@ func TestDo(t *testing.T) {
 	}
 	var none []int
 	fault := Do("a part", func() { none[3]++ })
-	if fault == nil || fault.Part != "a part" || !strings.Contains(fault.What, "index out of range") || !strings.Contains(fault.Stack, "TestDo") {
+	if fault == nil || fault.Part != "a part" || !strings.Contains(fault.What, "index out of range") ||
+		!strings.Contains(fault.Stack, "TestDo") {
 		t.Errorf("got %+v", fault)
 	}
 }

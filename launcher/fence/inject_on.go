@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// FaultVariable names the part that is to fail, and how: "reading the script=panic". The ways: panic, hang, memory (takes more and more),
-// stack (endless recursion), exit (the process ends), garbage (see Garble).
+// FaultVariable names the part that is to fail, and how: "reading the script=panic". The ways: panic, hang, memory
+// (takes more and more), stack (endless recursion), exit (the process ends), garbage (see Garble).
 const FaultVariable = "OOMGUARD_TEST_FAULT"
 
 // PartsVariable names a file to which the name of each part is added, so that a test learns what can fail.

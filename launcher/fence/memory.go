@@ -10,8 +10,9 @@ import (
 // exitMemory is the status of a process of ours that took too much memory.
 const exitMemory = 70 // EX_SOFTWARE of sysexits.h
 
-// LimitMemory ends this process when its heap grows beyond so many bytes before stop is called. It is for a process that may die: see
-// Process. (RLIMIT_AS and RLIMIT_DATA would count address space that Go and the race detector only reserve.)
+// LimitMemory ends this process when its heap grows beyond so many bytes before stop is called. It is for a process
+// that may die: see Process. (RLIMIT_AS and RLIMIT_DATA would count address space that Go and the race detector only
+// reserve.)
 func LimitMemory(bytes uint64) (stop func()) {
 	stopped := make(chan struct{})
 	go func() {
@@ -36,5 +37,6 @@ func LimitMemory(bytes uint64) (stop func()) {
 
 // OfferToKernel makes this process the first that the kernel ends when memory runs out.
 func OfferToKernel() {
-	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0) // where that is not allowed, the kernel chooses for itself
+	// where that is not allowed, the kernel chooses for itself
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 }

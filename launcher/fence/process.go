@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// A Process does a part of the work in a process of our own: also what no recover catches (a stack or memory without end, a crash in C)
-// then ends it and not us. Requests and answers are lines of JSON on its standard input and output; it ends when its input does. It is
-// for one goroutine.
+// A Process does a part of the work in a process of our own: also what no recover catches (a stack or memory without
+// end, a crash in C) then ends it and not us. Requests and answers are lines of JSON on its standard input and output;
+// it ends when its input does. It is for one goroutine.
 type Process struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
@@ -31,7 +31,8 @@ const maxAnswer = 64 << 20
 func Start(argv, env []string) (*Process, error) {
 	p := &Process{cmd: exec.Command(argv[0], argv[1:]...), stderr: &words{}, ended: make(chan struct{})}
 	// bound at start, the functions of NVML that are not there would end it
-	p.cmd.Env = slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, "LD_BIND_NOW=") })
+	p.cmd.Env = slices.DeleteFunc(slices.Clone(env),
+		func(v string) bool { return strings.HasPrefix(v, "LD_BIND_NOW=") })
 	p.cmd.Stderr = p.stderr
 	p.cmd.WaitDelay = time.Second
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -53,7 +54,8 @@ func Start(argv, env []string) (*Process, error) {
 // PID is the process's.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Ask sends a request and waits so long for the answer. A process that does not give one is ended, and the Fault has its last words.
+// Ask sends a request and waits so long for the answer. A process that does not give one is ended, and the Fault has
+// its last words.
 func (p *Process) Ask(part string, limit time.Duration, request, answer any) *Fault {
 	type reply struct {
 		line json.RawMessage
@@ -102,8 +104,8 @@ func (p *Process) obituary(err error) string {
 	return fmt.Sprintf("%s: %v", how, err)
 }
 
-// grace is how long a process has to be gone after it was asked to end or killed. One that waits inside the kernel (state D, on a file
-// system that does not answer) is gone only when the kernel lets it.
+// grace is how long a process has to be gone after it was asked to end or killed. One that waits inside the kernel
+// (state D, on a file system that does not answer) is gone only when the kernel lets it.
 const grace = time.Second
 
 // Kill ends the process at once.

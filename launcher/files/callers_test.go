@@ -11,14 +11,18 @@ import (
 	"testing"
 )
 
-// opening are the calls that open, make or take away files by their names. Asking about a name (os.Stat, os.Readlink) is free.
+// opening are the calls that open, make or take away files by their names. Asking about a name (os.Stat, os.Readlink)
+// is free.
 func opening() map[string]string {
 	calls := map[string]string{}
 	for pkg, names := range map[string]string{
-		"os":                    "Open OpenFile Create CreateTemp ReadFile WriteFile ReadDir Mkdir MkdirAll MkdirTemp Remove RemoveAll Rename Link Truncate Chmod Chown DirFS CopyFS OpenRoot OpenInRoot",
-		"io/ioutil":             "ReadFile WriteFile ReadDir TempFile TempDir",
-		"syscall":               "Open Openat Creat Mkdir Mkdirat Rename Renameat Rmdir Unlink Unlinkat Truncate Link Linkat Mknod Mkfifo",
-		"golang.org/x/sys/unix": "Open Openat Openat2 Creat Mkdir Mkdirat Rename Renameat Renameat2 Rmdir Unlink Unlinkat Truncate Link Linkat Mknod Mkfifo",
+		"os": "Open OpenFile Create CreateTemp ReadFile WriteFile ReadDir Mkdir MkdirAll " +
+			"MkdirTemp Remove RemoveAll Rename Link Truncate Chmod Chown DirFS CopyFS OpenRoot OpenInRoot",
+		"io/ioutil": "ReadFile WriteFile ReadDir TempFile TempDir",
+		"syscall": "Open Openat Creat Mkdir Mkdirat Rename Renameat Rmdir Unlink Unlinkat Truncate " +
+			"Link Linkat Mknod Mkfifo",
+		"golang.org/x/sys/unix": "Open Openat Openat2 Creat Mkdir Mkdirat Rename Renameat Renameat2 Rmdir Unlink " +
+			"Unlinkat Truncate Link Linkat Mknod Mkfifo",
 	} {
 		for name := range strings.FieldsSeq(names) {
 			calls[pkg+"."+name] = pkg
@@ -45,8 +49,8 @@ func allowed() map[string]string {
 	}
 }
 
-// TestOnlyHereAreFilesOpened: whoever opens a file elsewhere is told to use this package, which bounds what is read and follows no link where
-// we write. The linter (forbidigo) says the same.
+// TestOnlyHereAreFilesOpened: whoever opens a file elsewhere is told to use this package, which bounds what is read and
+// follows no link where we write. The linter (forbidigo) says the same.
 func TestOnlyHereAreFilesOpened(t *testing.T) {
 	root := filepath.Join("..", "..")
 	if _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil {

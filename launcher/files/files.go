@@ -1,6 +1,7 @@
-// Package files is the one place that opens files. What a person names may be a link and must be a regular file: a pipe without a writer,
-// a device or a socket would hold us up for ever, and a file without bounds fill the memory. What lies in a folder of ours is reached
-// through that folder, held open (Folder), and never through a link: others may be able to write there.
+// Package files is the one place that opens files. What a person names may be a link and must be a regular file: a pipe
+// without a writer, a device or a socket would hold us up for ever, and a file without bounds fill the memory. What
+// lies in a folder of ours is reached through that folder, held open (Folder), and never through a link: others may be
+// able to write there.
 package files
 
 import (
@@ -31,7 +32,8 @@ type TooLargeError struct {
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("%s has more than %s, which no such file has: check that it is the right one", e.Path, size(e.Limit))
+	return fmt.Sprintf("%s has more than %s, which no such file has: check that it is the right one", e.Path,
+		size(e.Limit))
 }
 
 func size(n int64) string {
@@ -135,7 +137,8 @@ func Head(path string, n int64) ([]byte, error) {
 // writerWait is how long a named pipe is given until somebody writes to it.
 const writerWait = 30 * time.Second
 
-// OpenStream is Open for what may also come through a pipe: postmortem <(zcat log.gz). It waits for the pipe's writer, and not for ever.
+// OpenStream is Open for what may also come through a pipe: postmortem <(zcat log.gz). It waits for the pipe's writer,
+// and not for ever.
 func OpenStream(path string) (*os.File, error) {
 	info, err := os.Stat(path)
 	if err != nil || info.Mode()&fs.ModeNamedPipe == 0 {
@@ -165,8 +168,8 @@ func awaitWriter(fd int, limit time.Duration) bool {
 	}
 }
 
-// WriteNamed writes a result to where a person wants it: a file, which keeps its mode and may be a link, or a pipe or terminal.
-// It does not wait for a pipe's reader.
+// WriteNamed writes a result to where a person wants it: a file, which keeps its mode and may be a link, or a pipe or
+// terminal. It does not wait for a pipe's reader.
 func WriteNamed(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NONBLOCK|unix.O_NOCTTY, 0o666)
 	if errors.Is(err, unix.ENXIO) {

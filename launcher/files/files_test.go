@@ -27,7 +27,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// oddities makes one of each thing that a name can lead to; the value is what the error must say, "" when it can be read.
+// oddities makes one of each thing that a name can lead to; the value is what the error must say, "" when it can be
+// read.
 func oddities(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	write(t, filepath.Join(dir, "file"), "text")
@@ -43,8 +44,9 @@ func oddities(t *testing.T, dir string) map[string]string {
 	write(t, filepath.Join(dir, "large"), strings.Repeat("x", 65))
 	must(t, os.Truncate(filepath.Join(dir, "large"), 3<<30)) // takes no room
 	return map[string]string{
-		"file": "", "link": "", "broken": "no such file", "loop": "too many levels", "zero": "a device", "folder": "a directory",
-		"pipe": "a named pipe", "socket": "a socket", "large": "more than 64 bytes", "missing": "no such file",
+		"file": "", "link": "", "broken": "no such file", "loop": "too many levels", "zero": "a device",
+		"folder": "a directory",
+		"pipe":   "a named pipe", "socket": "a socket", "large": "more than 64 bytes", "missing": "no such file",
 	}
 }
 
@@ -65,7 +67,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestFolderFollowsNothing: in a folder of ours no link is followed, neither for reading nor for writing, and what is made is ours alone.
+// TestFolderFollowsNothing: in a folder of ours no link is followed, neither for reading nor for writing, and what is
+// made is ours alone.
 func TestFolderFollowsNothing(t *testing.T) {
 	dir := t.TempDir()
 	want := oddities(t, dir)
@@ -91,7 +94,8 @@ func TestFolderFollowsNothing(t *testing.T) {
 	if _, err := f.Append("hard"); err == nil {
 		t.Error("a file with two names was opened for writing")
 	}
-	for _, name := range []string{"link", "broken", "pipe", "fresh"} { // a whole file replaces what was there, and leaves alone where it led
+	// a whole file replaces what was there, and leaves alone where it led
+	for _, name := range []string{"link", "broken", "pipe", "fresh"} {
 		must(t, f.Write(name, []byte("new")))
 		info, err := os.Lstat(filepath.Join(dir, name))
 		must(t, err)
@@ -216,7 +220,8 @@ func TestWriteNamed(t *testing.T) {
 		t.Errorf("%q, %v", data, err)
 	}
 	must(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
-	if err := WriteNamed(filepath.Join(dir, "pipe"), nil); err == nil || !strings.Contains(err.Error(), "nobody reads") {
+	if err := WriteNamed(filepath.Join(dir, "pipe"), nil); err == nil ||
+		!strings.Contains(err.Error(), "nobody reads") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -21,8 +21,8 @@ const (
 	fileMode   = 0o600
 )
 
-// A Folder is a folder of ours, held open: what is done in it is done there, whatever its name has come to mean. Names are those of its
-// entries, without a slash, and none of them is followed where it is a link.
+// A Folder is a folder of ours, held open: what is done in it is done there, whatever its name has come to mean. Names
+// are those of its entries, without a slash, and none of them is followed where it is a link.
 type Folder struct{ dir *os.File }
 
 // OpenFolder opens a folder, which must not be a link.
@@ -33,8 +33,10 @@ func OpenFolder(path string) (*Folder, error) {
 func folderAt(dir int, name, path string) (*Folder, error) {
 	fd, err := openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	switch {
-	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR) && isLink(path): // Linux says the latter of a link to a folder
-		return nil, &fs.PathError{Op: "open", Path: path, Err: errors.New("is a symbolic link, which is not followed here")}
+	// Linux says the latter of a link to a folder
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR) && isLink(path):
+		return nil, &fs.PathError{Op: "open", Path: path,
+			Err: errors.New("is a symbolic link, which is not followed here")}
 	case err != nil:
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
@@ -182,7 +184,8 @@ func (f *Folder) temporary(name string) (*os.File, string, error) {
 	return file, temporary, err
 }
 
-// Append opens a file for writing at its end and makes it where it is missing. A file with another name elsewhere is refused.
+// Append opens a file for writing at its end and makes it where it is missing. A file with another name elsewhere is
+// refused.
 func (f *Folder) Append(name string) (*os.File, error) {
 	file, err := f.openFile(name, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND)
 	if err != nil {
@@ -190,7 +193,8 @@ func (f *Folder) Append(name string) (*os.File, error) {
 	}
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &stat); err != nil || stat.Nlink > 1 {
-		return nil, errors.Join(fmt.Errorf("%s has another name elsewhere, and is not written to", f.path(name)), err, file.Close())
+		return nil, errors.Join(fmt.Errorf("%s has another name elsewhere, and is not written to", f.path(name)), err,
+			file.Close())
 	}
 	return file, nil
 }
@@ -272,13 +276,14 @@ func (f *Folder) Private() error {
 		return err
 	}
 	if int(stat.Uid) != os.Geteuid() || stat.Mode&0o077 != 0 {
-		return fmt.Errorf("%s belongs to another user or is open to others (owner %d, mode %04o)", f.Path(), stat.Uid, stat.Mode&0o7777)
+		return fmt.Errorf("%s belongs to another user or is open to others (owner %d, mode %04o)", f.Path(), stat.Uid,
+			stat.Mode&0o7777)
 	}
 	return nil
 }
 
-// Ours is an error where the folder is another user's. A file system that gives all files one owner (a squashed network share) makes ours
-// look alike, and that counts too.
+// Ours is an error where the folder is another user's. A file system that gives all files one owner (a squashed network
+// share) makes ours look alike, and that counts too.
 func (f *Folder) Ours() error {
 	var dir, made unix.Stat_t
 	if err := unix.Fstat(f.fd(), &dir); err != nil || int(dir.Uid) == os.Geteuid() {

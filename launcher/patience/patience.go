@@ -19,8 +19,9 @@ const (
 	unlimited = time.Hour
 )
 
-// Limit is how long a test may wait for something that should happen at once: half of what is left of the time that the whole test
-// binary has (go test -timeout). A machine under load fails no test then, and one that hangs fails while there is time for the others.
+// Limit is how long a test may wait for something that should happen at once: half of what is left of the time that the
+// whole test binary has (go test -timeout). A machine under load fails no test then, and one that hangs fails while
+// there is time for the others.
 func Limit(t testing.TB) time.Duration {
 	t.Helper()
 	timed, ok := t.(interface{ Deadline() (time.Time, bool) })
@@ -60,8 +61,9 @@ func Comes(t testing.TB, holds func() bool) bool {
 	return true
 }
 
-// EndAll ends at the end of the test every process that was started with a variable (NAME=value) in its environment, however it was
-// started and whatever has become of its parents. The value must be the test's own, such as a folder of its.
+// EndAll ends at the end of the test every process that was started with a variable (NAME=value) in its environment,
+// however it was started and whatever has become of its parents. The value must be the test's own, such as a folder of
+// its.
 func EndAll(t testing.TB, variable string) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -78,7 +80,8 @@ func EndAll(t testing.TB, variable string) {
 	})
 }
 
-// Mark is what the environment of every process that a test starts must keep, so that .ci/gotest finds those that outlive the tests.
+// Mark is what the environment of every process that a test starts must keep, so that .ci/gotest finds those that
+// outlive the tests.
 func Mark() []string {
 	return slices.DeleteFunc(os.Environ(), func(entry string) bool { return !strings.HasPrefix(entry, "GOTEST_RUN=") })
 }

@@ -20,7 +20,8 @@ type timed struct {
 func (t timed) Deadline() (time.Time, bool) { return time.Now().Add(t.left), t.left > 0 }
 
 func TestLimit(t *testing.T) {
-	for left, want := range map[time.Duration]time.Duration{0: unlimited, 30 * time.Minute: 15 * time.Minute, time.Second: least} {
+	for left, want := range map[time.Duration]time.Duration{0: unlimited, 30 * time.Minute: 15 * time.Minute,
+		time.Second: least} {
 		if got := Limit(timed{t, left}).Round(time.Second); got != want {
 			t.Errorf("with %s left: %s, want %s", left, got, want)
 		}
@@ -36,7 +37,8 @@ func TestEndAll(t *testing.T) {
 	dir := t.TempDir()
 	t.Run("inner", func(t *testing.T) {
 		EndAll(t, "PATIENCE="+dir)
-		cmd := exec.Command("sh", "-c", `sleep 1000 & echo $! >"$PATIENCE/pid.tmp"; mv "$PATIENCE/pid.tmp" "$PATIENCE/pid"`)
+		cmd := exec.Command("sh", "-c",
+			`sleep 1000 & echo $! >"$PATIENCE/pid.tmp"; mv "$PATIENCE/pid.tmp" "$PATIENCE/pid"`)
 		cmd.Env = append(os.Environ(), "PATIENCE="+dir)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		if err := cmd.Run(); err != nil {

@@ -14,12 +14,13 @@ const mib = 1 << 20
 type Spec struct {
 	ID   string `json:"id"` // for ever; lower case with dashes
 	Name string `json:"name"`
-	// TotalBytes is what CUDA can give out (cudaMemGetInfo's total): NVML's total less the driver's reserve. The reserve grew with
-	// the drivers, so this is the smallest total seen under Linux.
+	// TotalBytes is what CUDA can give out (cudaMemGetInfo's total): NVML's total less the driver's reserve. The
+	// reserve grew with the drivers, so this is the smallest total seen under Linux.
 	TotalBytes int64 `json:"total_bytes"`
 	// NVMLTotalBytes is what nvidia-smi prints as the total; 0 where it prints none (unified memory).
 	NVMLTotalBytes int64 `json:"nvml_total_bytes"`
-	// ContextBytes is what one PyTorch process without NCCL holds outside PyTorch's allocator: CUDA context, kernels, handles.
+	// ContextBytes is what one PyTorch process without NCCL holds outside PyTorch's allocator: CUDA context, kernels,
+	// handles.
 	ContextBytes      int64  `json:"context_bytes"`
 	ComputeCapability string `json:"compute_capability"`
 	Unified           bool   `json:"unified"` // memory is shared with the host
@@ -67,7 +68,8 @@ func readCatalogue() ([]row, error) {
 	return rows, nil
 }
 
-// Catalogue lists the known GPUs. (The embedded table is proved readable by a test; were it not, the list would be empty.)
+// Catalogue lists the known GPUs. (The embedded table is proved readable by a test; were it not, the list would be
+// empty.)
 func Catalogue() []Spec {
 	rows, _ := readCatalogue()
 	specs := make([]Spec, len(rows))
@@ -86,7 +88,8 @@ func (r row) spec() Spec {
 		notes = append(notes, "the context size is taken from similar cards")
 	}
 	return Spec{
-		ID: r.ID, Name: r.Name, TotalBytes: r.PlanTotalMiB * mib, NVMLTotalBytes: r.NVMLTotalMiB * mib, ContextBytes: r.ContextMiB * mib,
+		ID: r.ID, Name: r.Name, TotalBytes: r.PlanTotalMiB * mib, NVMLTotalBytes: r.NVMLTotalMiB * mib,
+		ContextBytes:      r.ContextMiB * mib,
 		ComputeCapability: r.ComputeCapability, Unified: r.Unified, Note: join(notes...),
 	}
 }
@@ -102,16 +105,17 @@ func join(notes ...string) string {
 }
 
 const (
-	// totalTolerance is how far NVML's total may lie from a known one: it moved by less than this between drivers since R510, and
-	// sizes sold under one name differ by more.
+	// totalTolerance is how far NVML's total may lie from a known one: it moved by less than this between drivers since
+	// R510, and sizes sold under one name differ by more.
 	totalTolerance = 0.01
-	// reserveShare bounds the driver's reserve as a share of the memory (2.3 % on an RTX 2080 Ti is the largest seen). A total that
-	// is smaller by less comes from a driver before R510, which takes the reserve off before it reports.
+	// reserveShare bounds the driver's reserve as a share of the memory (2.3 % on an RTX 2080 Ti is the largest seen).
+	// A total that is smaller by less comes from a driver before R510, which takes the reserve off before it reports.
 	reserveShare = 0.03
 )
 
-// Match finds the GPU that NVML shows under name with totalBytes (0 on unified memory). The name alone is not enough: an RTX 3080 has
-// 10 or 12 GB. Where the total is another than the usual one (ECC on, an old driver), TotalBytes is that of this device.
+// Match finds the GPU that NVML shows under name with totalBytes (0 on unified memory). The name alone is not enough:
+// an RTX 3080 has 10 or 12 GB. Where the total is another than the usual one (ECC on, an old driver), TotalBytes is
+// that of this device.
 func Match(name string, totalBytes int64) (Spec, bool) {
 	rows, err := readCatalogue()
 	if err != nil {
@@ -147,6 +151,7 @@ func (r row) withTotal(totalBytes int64) Spec {
 		spec.TotalBytes -= missing
 	}
 	spec.NVMLTotalBytes = totalBytes
-	spec.Note = join(spec.Note, fmt.Sprintf("this one has %d MiB instead of the usual %d (ECC, an old driver, or another board)", totalBytes/mib, r.NVMLTotalMiB))
+	spec.Note = join(spec.Note, fmt.Sprintf("this one has %d MiB instead of the usual %d (ECC, an old driver, or "+
+		"another board)", totalBytes/mib, r.NVMLTotalMiB))
 	return spec
 }

@@ -14,9 +14,9 @@ const maxFileBytes = 8 << 20
 
 const fileRemedy = `expected is {"devices": [{"index": 0, "name": "NVIDIA H100 80GB HBM3", "total_bytes": ..., "free_bytes": ...}]}`
 
-// ReadFile reads a snapshot from a JSON file in the form of Snapshot; other fields are ignored. In a hand-written file memory_known
-// may be left out when total_bytes is there, and one of free_bytes and used_bytes is enough: the three and the reserve add up.
-// The error names the file, the place in it and what is expected there.
+// ReadFile reads a snapshot from a JSON file in the form of Snapshot; other fields are ignored. In a hand-written file
+// memory_known may be left out when total_bytes is there, and one of free_bytes and used_bytes is enough: the three and
+// the reserve add up. The error names the file, the place in it and what is expected there.
 func ReadFile(path string) (Snapshot, error) {
 	data, err := files.Read(path, maxFileBytes)
 	if err != nil {
@@ -96,10 +96,13 @@ func (w writtenDevice) device() (Device, error) {
 	case w.UsedBytes != nil:
 		d.FreeBytes, d.UsedBytes = room-*w.UsedBytes, *w.UsedBytes
 	default:
-		return Device{}, errors.New("neither free_bytes nor used_bytes is given: write one of them, or \"memory_known\": false")
+		return Device{}, errors.New("neither free_bytes nor used_bytes is given: write one of them, or " +
+			"\"memory_known\": false")
 	}
-	if min(d.TotalBytes, d.FreeBytes, d.UsedBytes, d.ReservedBytes) < 0 || d.TotalBytes == 0 || max(d.FreeBytes, d.UsedBytes, d.ReservedBytes) > d.TotalBytes {
-		return Device{}, fmt.Errorf("total_bytes %d, free_bytes %d, used_bytes %d, reserved_bytes %d cannot be: each must lie between 0 and a positive total",
+	if min(d.TotalBytes, d.FreeBytes, d.UsedBytes, d.ReservedBytes) < 0 || d.TotalBytes == 0 ||
+		max(d.FreeBytes, d.UsedBytes, d.ReservedBytes) > d.TotalBytes {
+		return Device{}, fmt.Errorf("total_bytes %d, free_bytes %d, used_bytes %d, reserved_bytes %d cannot be: "+
+			"each must lie between 0 and a positive total",
 			d.TotalBytes, d.FreeBytes, d.UsedBytes, d.ReservedBytes)
 	}
 	return d, nil

@@ -11,10 +11,11 @@ import (
 
 const (
 	defaultTimeout = 5 * time.Second
-	// defaultFirstTimeout leaves room for a driver that initialises every GPU because nothing else holds it open: 1 to 10 s
-	// and more without persistence mode.
+	// defaultFirstTimeout leaves room for a driver that initialises every GPU because nothing else holds it open: 1 to
+	// 10 s and more without persistence mode.
 	defaultFirstTimeout = 20 * time.Second
-	// maxFailures is how often in a row a helper may hang or die before it is not started any more: the cause is then in the driver.
+	// maxFailures is how often in a row a helper may hang or die before it is not started any more: the cause is then
+	// in the driver.
 	maxFailures = 4
 	// healthyAfter is how long a helper must have worked for its predecessors' failures to be forgotten.
 	healthyAfter = 10 * time.Minute
@@ -24,7 +25,8 @@ const (
 type HelperOptions struct {
 	Timeout      time.Duration // of a Snapshot; 0 is 5 s
 	FirstTimeout time.Duration // of the first Snapshot of each helper, while the driver may still initialise; 0 is 20 s
-	Env          []string      // of the helper; nil is this process's. LD_BIND_NOW is taken out: it would load all of NVML at once
+	// of the helper; nil is this process's. LD_BIND_NOW is taken out: it would load all of NVML at once
+	Env []string
 }
 
 // helper is a Source in a process of its own.
@@ -40,7 +42,8 @@ type helper struct {
 	failed   error     // the last of them
 	retryAt  time.Time // not started again before
 
-	// listFailures is how often listing processes hung or killed a helper, listsFailed the last of them; they are not listed again before listAt.
+	// listFailures is how often listing processes hung or killed a helper, listsFailed the last of them; they are not
+	// listed again before listAt.
 	listFailures int
 	listsFailed  error
 	listAt       time.Time
@@ -48,15 +51,15 @@ type helper struct {
 	pid atomic.Int64 // of the child that was started last
 }
 
-// PID is the helper process that was started last: whoever accounts for our processes must know that it is ours. It may be called
-// from any goroutine.
+// PID is the helper process that was started last: whoever accounts for our processes must know that it is ours. It may
+// be called from any goroutine.
 func (h *helper) PID() int { return int(h.pid.Load()) }
 
-// OpenHelper starts argv, a program that runs Serve on its standard input and output, and gives a Source that asks it. Neither a
-// crash nor a hanging driver reaches this process: Snapshot then returns an error that says which of the two it was, and a later
-// Snapshot starts another helper, after a growing pause and at most a few times. Snapshot waits as long as the options say, or until
-// the context's deadline if that comes first; a helper that is late is killed. If the context is cancelled, the helper lives on.
-// The Source is for one goroutine.
+// OpenHelper starts argv, a program that runs Serve on its standard input and output, and gives a Source that asks it.
+// Neither a crash nor a hanging driver reaches this process: Snapshot then returns an error that says which of the two
+// it was, and a later Snapshot starts another helper, after a growing pause and at most a few times. Snapshot waits as
+// long as the options say, or until the context's deadline if that comes first; a helper that is late is killed. If the
+// context is cancelled, the helper lives on. The Source is for one goroutine.
 func OpenHelper(argv []string, options HelperOptions) (Source, error) {
 	if len(argv) == 0 {
 		return nil, errors.New("start the NVML helper: no program is given")
@@ -84,8 +87,8 @@ func (h *helper) start() error {
 	return nil
 }
 
-// Snapshot asks the helper, and starts one if there is none. A helper is first asked without the lists of processes: if those hang or crash it,
-// memory is known all the same, and what could not be had is unknown with its reason.
+// Snapshot asks the helper, and starts one if there is none. A helper is first asked without the lists of processes: if
+// those hang or crash it, memory is known all the same, and what could not be had is unknown with its reason.
 func (h *helper) Snapshot(ctx context.Context) (Snapshot, error) {
 	if err := ctx.Err(); err != nil {
 		return Snapshot{}, fmt.Errorf("ask NVML: %w", err)
@@ -184,7 +187,8 @@ func (h *helper) ready() error {
 	case h.child != nil:
 		return nil
 	case h.failures >= maxFailures:
-		return fmt.Errorf("NVML is not asked any more after %d failures, of which the last was: %w", h.failures, h.failed)
+		return fmt.Errorf("NVML is not asked any more after %d failures, of which the last was: %w", h.failures,
+			h.failed)
 	case h.now().Before(h.retryAt):
 		return fmt.Errorf("NVML is asked again in %s, because: %w", h.retryAt.Sub(h.now()).Round(time.Second), h.failed)
 	}
@@ -220,8 +224,8 @@ func (h *helper) ask(ctx context.Context, q request) (reply, error) {
 	}
 }
 
-// fail gives the helper up and sets when there may be another: 1, 4, 16 seconds after the first, second, third failure. A cancelled question
-// is no failure.
+// fail gives the helper up and sets when there may be another: 1, 4, 16 seconds after the first, second, third failure.
+// A cancelled question is no failure.
 func (h *helper) fail(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
@@ -240,7 +244,8 @@ func (r reply) result() (Snapshot, error) {
 	case r.Error != "":
 		return Snapshot{}, errors.New(r.Error)
 	case r.Snapshot == nil:
-		return Snapshot{}, errors.New("ask NVML: the helper sent neither a snapshot nor an error: is it the same version of oomguard?")
+		return Snapshot{}, errors.New("ask NVML: the helper sent neither a snapshot nor an error: is it the same " +
+			"version of oomguard?")
 	}
 	return *r.Snapshot, nil
 }
@@ -255,7 +260,8 @@ func (h *helper) Close() error {
 	pid := h.child.cmd.Process.Pid
 	h.child = nil
 	if !gone {
-		return fmt.Errorf("stop the NVML helper: process %d hangs in the driver and cannot be killed; it ends with the driver's call, or at a reboot", pid)
+		return fmt.Errorf("stop the NVML helper: process %d hangs in the driver and cannot be killed; it ends with "+
+			"the driver's call, or at a reboot", pid)
 	}
 	return nil
 }
@@ -267,7 +273,8 @@ type hungError struct {
 }
 
 func (e *hungError) Error() string {
-	text := fmt.Sprintf("NVML did not answer within %s; the driver may be hung: try nvidia-smi, and look for Xid or NVRM lines in dmesg", e.limit)
+	text := fmt.Sprintf("NVML did not answer within %s; the driver may be hung: try nvidia-smi, and look for Xid or "+
+		"NVRM lines in dmesg", e.limit)
 	if !e.killed {
 		text += "; the helper process hangs in the driver, could not be killed and was left behind"
 	}

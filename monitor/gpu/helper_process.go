@@ -17,8 +17,8 @@ import (
 const (
 	// stopGrace is how long a helper has to end by itself, which takes it a few milliseconds.
 	stopGrace = time.Second
-	// killGrace is how long it has to be gone after it was killed. A process that waits inside the driver (state D) does not
-	// die before the driver lets it.
+	// killGrace is how long it has to be gone after it was killed. A process that waits inside the driver (state D)
+	// does not die before the driver lets it.
 	killGrace = 2 * time.Second
 )
 
@@ -46,7 +46,8 @@ func startChild(argv, env []string, now time.Time) (*child, error) {
 	c.cmd.Env = lazyBinding(c.cmd.Environ()) // a copy, and this process's environment when env is nil
 	c.cmd.Stderr = c.stderr
 	c.cmd.WaitDelay = stopGrace
-	// In a session of its own it gets no Ctrl-C from the terminal: it must be there for the last sample. It ends when its input does.
+	// In a session of its own it gets no Ctrl-C from the terminal: it must be there for the last sample. It ends when
+	// its input does.
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	in, err := c.cmd.StdinPipe()
 	if err != nil {
@@ -69,13 +70,15 @@ func lazyBinding(env []string) []string {
 	return slices.DeleteFunc(env, func(variable string) bool { return strings.HasPrefix(variable, "LD_BIND_NOW=") })
 }
 
-// read passes the replies on until the output ends, and then waits for the process. It alone writes waitErr and garbled.
+// read passes the replies on until the output ends, and then waits for the process. It alone writes waitErr and
+// garbled.
 func (c *child) read(out io.Reader) {
 	decoder := json.NewDecoder(out)
 	for {
 		var r reply
 		if err := decoder.Decode(&r); err != nil {
-			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) { // it died between replies, or within one
+			// it died between replies, or within one
+			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 				c.garbled = err
 				_ = c.cmd.Process.Kill() // it may have ended already; Wait tells
 			}
@@ -119,18 +122,21 @@ func (c *child) obituary() error {
 	select {
 	case <-c.gone:
 	default:
-		return errors.New("the NVML helper closed its output but did not end, not even when killed: the driver may be hung")
+		return errors.New("the NVML helper closed its output but did not end, not even when killed: the driver may " +
+			"be hung")
 	}
 	words := c.stderr.lastWords()
 	if c.garbled != nil {
-		return fmt.Errorf("the NVML helper sent something else than a reply: %w%s: is it the same version of oomguard?", c.garbled, words)
+		return fmt.Errorf("the NVML helper sent something else than a reply: %w%s: is it the same version of oomguard?",
+			c.garbled, words)
 	}
 	cause := "it ended"
 	if c.waitErr != nil {
 		cause = c.waitErr.Error()
 	}
 	text := fmt.Sprintf("the NVML helper died (%s)%s", cause, words)
-	if c.cmd.ProcessState != nil && c.cmd.ProcessState.ExitCode() == exitNoSymbol && strings.Contains(words, "symbol lookup error") {
+	if c.cmd.ProcessState != nil && c.cmd.ProcessState.ExitCode() == exitNoSymbol &&
+		strings.Contains(words, "symbol lookup error") {
 		text += ": the driver's library does not fit this build of oomguard: update the driver"
 	}
 	return errors.New(text)
@@ -164,8 +170,8 @@ func (t *tail) Write(p []byte) (int, error) {
 // goCrash begins Go's report of a crash, whose end is only the registers (runtime/signal_unix.go, runtime/panic.go).
 var goCrash = regexp.MustCompile(`^(SIG[A-Z0-9]+|fatal error|panic): `)
 
-// lastWords gives the last lines that are not empty, as ": first; second", or nothing: of a crash those around the beginning of
-// Go's report, as the library may have said something before it.
+// lastWords gives the last lines that are not empty, as ": first; second", or nothing: of a crash those around the
+// beginning of Go's report, as the library may have said something before it.
 func (t *tail) lastWords() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -25,10 +25,12 @@ const quickExit = "GORACE=atexit_sleep_ms=0"
 var helperModes = map[string]func() error{
 	"serve": func() error { return Serve(context.Background(), os.Stdin, os.Stdout) },
 	"no library": func() error {
-		return serve(context.Background(), os.Stdin, os.Stdout, func() (Source, error) { return openNVML([]string{"libnvidia-ml-of-no-machine.so.1"}) })
+		return serve(context.Background(), os.Stdin, os.Stdout,
+			func() (Source, error) { return openNVML([]string{"libnvidia-ml-of-no-machine.so.1"}) })
 	},
 	"not NVML": func() error {
-		return serve(context.Background(), os.Stdin, os.Stdout, func() (Source, error) { return openNVML([]string{"libc.so.6"}) })
+		return serve(context.Background(), os.Stdin, os.Stdout,
+			func() (Source, error) { return openNVML([]string{"libc.so.6"}) })
 	},
 	// What glibc's loader does when a function is called that the library lacks.
 	"no symbol": func() error {
@@ -91,7 +93,8 @@ func (m machine) becomes(s fakenvml.Scenario) {
 }
 
 func (m machine) environment() []string {
-	return append(os.Environ(), quickExit, helperMode+"=serve", "LD_LIBRARY_PATH="+m.dir, fakenvml.ScenarioVariable+"="+m.scenario)
+	return append(os.Environ(), quickExit, helperMode+"=serve", "LD_LIBRARY_PATH="+m.dir,
+		fakenvml.ScenarioVariable+"="+m.scenario)
 }
 
 // open starts a helper on the machine.
@@ -231,7 +234,8 @@ func TestHelperCancelledLivesOn(t *testing.T) {
 	pid := h.child.cmd.Process.Pid
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := h.ask(ctx, request{}); !errors.Is(err, context.Canceled) && err != nil { // the request is out; its reply comes late, or just in time
+	// the request is out; its reply comes late, or just in time
+	if _, err := h.ask(ctx, request{}); !errors.Is(err, context.Canceled) && err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.Snapshot(ctx); !errors.Is(err, context.Canceled) {
@@ -259,8 +263,9 @@ func TestHelperBadEnds(t *testing.T) {
 
 func TestHelperWithoutDriver(t *testing.T) {
 	for mode, want := range map[string][]string{
-		"no library": {"load NVIDIA's management library", "libnvidia-ml-of-no-machine.so.1", "install the driver", "--gpu"},
-		"not NVML":   {"libc.so.6 has no nvmlInit"},
+		"no library": {"load NVIDIA's management library", "libnvidia-ml-of-no-machine.so.1", "install the driver",
+			"--gpu"},
+		"not NVML": {"libc.so.6 has no nvmlInit"},
 	} {
 		t.Run(mode, func(t *testing.T) {
 			h := openSelf(t, playing(mode))

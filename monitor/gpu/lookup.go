@@ -11,8 +11,9 @@ import (
 	"unicode"
 )
 
-// instancesJSON has one cloud instance type a line: its GPU (an id of catalogue.json, or unknown_gpu for one that is not in it), how
-// many, host memory in GiB, one_of when it is a slice of a GPU. From the clouds' documentation; status says where it is not.
+// instancesJSON has one cloud instance type a line: its GPU (an id of catalogue.json, or unknown_gpu for one that is
+// not in it), how many, host memory in GiB, one_of when it is a slice of a GPU. From the clouds' documentation; status
+// says where it is not.
 //
 //go:embed instances.json
 var instancesJSON []byte
@@ -36,7 +37,8 @@ func readInstances() ([]instance, error) {
 	return list, nil
 }
 
-// maxCount bounds a count in Lookup: the GPUs of one node, of which 16 are the most seen (a2-megagpu-16g); 72 share an NVLink domain.
+// maxCount bounds a count in Lookup: the GPUs of one node, of which 16 are the most seen (a2-megagpu-16g); 72 share an
+// NVLink domain.
 const maxCount = 128
 
 var (
@@ -44,10 +46,11 @@ var (
 	countLast  = regexp.MustCompile(`^(.+?)\s*:\s*(\d+)$`)        // H100:8, as some schedulers write it
 )
 
-// Lookup understands what a user writes for hardware that is not here: a GPU of the catalogue (H100, a100-80gb, "RTX 4090", the name that
-// nvidia-smi prints), with a count before it (8xH100-80GB) or after it (H100:8), or the name of a cloud instance (p4d.24xlarge). It
-// gives the GPU and how many one node has, 0 where the text does not say. Letter case, spaces, dashes and underscores do not matter. A name that fits several
-// sizes gives the smaller, and the Note says so; an unknown name is an error with the nearest known ones.
+// Lookup understands what a user writes for hardware that is not here: a GPU of the catalogue (H100, a100-80gb, "RTX
+// 4090", the name that nvidia-smi prints), with a count before it (8xH100-80GB) or after it (H100:8), or the name of a
+// cloud instance (p4d.24xlarge). It gives the GPU and how many one node has, 0 where the text does not say. Letter
+// case, spaces, dashes and underscores do not matter. A name that fits several sizes gives the smaller, and the Note
+// says so; an unknown name is an error with the nearest known ones.
 func Lookup(text string) (Spec, int, error) {
 	rows, err := readCatalogue()
 	if err != nil {
@@ -67,10 +70,12 @@ func Lookup(text string) (Spec, int, error) {
 	at := slices.IndexFunc(instances, func(i instance) bool { return key(i.Name) == key(name) })
 	switch {
 	case at < 0:
-		return Spec{}, 0, fmt.Errorf("unknown GPU or cloud instance %q%s; oomguard gpus --catalogue lists all, and --gpu-memory 48GiB stands for any card",
+		return Spec{}, 0, fmt.Errorf("unknown GPU or cloud instance %q%s; oomguard gpus --catalogue lists all, and "+
+			"--gpu-memory 48GiB stands for any card",
 			name, nearest(name, rows, instances))
 	case name != strings.TrimSpace(text):
-		return Spec{}, 0, fmt.Errorf("%q: %s is a whole machine: write its name alone, and the number of machines with --nnodes", text, instances[at].Name)
+		return Spec{}, 0, fmt.Errorf("%q: %s is a whole machine: write its name alone, and the number of machines "+
+			"with --nnodes", text, instances[at].Name)
 	}
 	return instances[at].spec(rows)
 }
@@ -142,13 +147,15 @@ func (r row) chosenFor(wanted string) Spec {
 func (i instance) spec(rows []row) (Spec, int, error) {
 	at := slices.IndexFunc(rows, func(r row) bool { return r.ID == i.GPU })
 	if at < 0 {
-		return Spec{}, 0, fmt.Errorf("%s has %d x %s, which is not in the catalogue: give its memory with --gpu-memory", i.Name, i.Count, i.UnknownGPU)
+		return Spec{}, 0, fmt.Errorf("%s has %d x %s, which is not in the catalogue: give its memory with --gpu-memory",
+			i.Name, i.Count, i.UnknownGPU)
 	}
 	spec := rows[at].spec()
 	if i.OneOf > 1 {
 		spec.TotalBytes /= i.OneOf
 		spec.NVMLTotalBytes /= i.OneOf
-		spec.Note = join(spec.Note, fmt.Sprintf("%s has 1/%d of the GPU: its memory is taken as that share", i.Name, i.OneOf))
+		spec.Note = join(spec.Note, fmt.Sprintf("%s has 1/%d of the GPU: its memory is taken as that share", i.Name,
+			i.OneOf))
 	}
 	if i.Status != "" {
 		spec.Note = join(spec.Note, "which GPUs "+i.Name+" has was not read in its cloud's documentation")

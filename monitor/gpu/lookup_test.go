@@ -85,8 +85,8 @@ func FuzzLookup(f *testing.F) {
 	})
 }
 
-// Totals: nvidia-smi and PyTorch figures in public logs, as catalogue.json has them; the ECC total of an RTX A6000 leaves what other cards of
-// 46068 MiB (L40S) were seen to leave, 45465 MiB.
+// Totals: nvidia-smi and PyTorch figures in public logs, as catalogue.json has them; the ECC total of an RTX A6000
+// leaves what other cards of 46068 MiB (L40S) were seen to leave, 45465 MiB.
 func TestMatch(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -111,7 +111,8 @@ func TestMatch(t *testing.T) {
 	} {
 		spec, found := Match(tt.name, tt.totalMiB*mib)
 		if found != (tt.id != "") || spec.ID != tt.id || spec.TotalBytes != tt.planMiB*mib {
-			t.Errorf("%q with %d MiB is %q with %d MiB, want %q with %d", tt.name, tt.totalMiB, spec.ID, spec.TotalBytes/mib, tt.id, tt.planMiB)
+			t.Errorf("%q with %d MiB is %q with %d MiB, want %q with %d", tt.name, tt.totalMiB, spec.ID,
+				spec.TotalBytes/mib, tt.id, tt.planMiB)
 		}
 	}
 }
@@ -128,11 +129,13 @@ func TestCatalogueIntegrity(t *testing.T) {
 		}
 		ids[r.ID] = true
 		s := r.spec()
-		if s.TotalBytes <= 0 || s.ContextBytes <= 0 || s.ContextBytes > s.TotalBytes/10 || !regexp.MustCompile(`^\d+\.\d$`).MatchString(s.ComputeCapability) || len(r.SMINames) == 0 {
+		if s.TotalBytes <= 0 || s.ContextBytes <= 0 || s.ContextBytes > s.TotalBytes/10 ||
+			!regexp.MustCompile(`^\d+\.\d$`).MatchString(s.ComputeCapability) || len(r.SMINames) == 0 {
 			t.Errorf("%s: %+v", r.ID, s)
 		}
 		if r.Unified != (r.NVMLTotalMiB == 0) || !r.Unified && r.PlanTotalMiB >= r.NVMLTotalMiB {
-			t.Errorf("%s: CUDA's total %d MiB must be below NVML's %d MiB, which only unified memory lacks", r.ID, r.PlanTotalMiB, r.NVMLTotalMiB)
+			t.Errorf("%s: CUDA's total %d MiB must be below NVML's %d MiB, which only unified memory lacks", r.ID,
+				r.PlanTotalMiB, r.NVMLTotalMiB)
 		}
 		// GB as on the label and MiB differ by 7 %, the driver and ECC take up to 10 % more.
 		if ratio := float64(r.PlanTotalMiB*mib) / (float64(r.NominalGB) * 1e9); ratio < 0.85 || ratio > 1.08 {

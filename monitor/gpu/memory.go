@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// memoryUnits are the units of ParseMemory in bytes. A bare K, M, G or T is missing on purpose: it means 1000 to some tools and 1024
-// to others.
+// memoryUnits are the units of ParseMemory in bytes. A bare K, M, G or T is missing on purpose: it means 1000 to some
+// tools and 1024 to others.
 func memoryUnits() map[string]int64 {
 	return map[string]int64{
 		"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
@@ -20,8 +20,9 @@ func memoryUnits() map[string]int64 {
 // leastBytes is the smallest amount that is meant without a unit: 1 MiB.
 const leastBytes = 1 << 20
 
-// ParseMemory reads an amount of memory: 48GiB (2^30), 80GB (10^9), 81559MiB, 79.1 GiB, or plain bytes; letter case does not matter.
-// The error says what was read and what is accepted; zero, negative and larger than 2^63-1 bytes are errors.
+// ParseMemory reads an amount of memory: 48GiB (2^30), 80GB (10^9), 81559MiB, 79.1 GiB, or plain bytes; letter case
+// does not matter. The error says what was read and what is accepted; zero, negative and larger than 2^63-1 bytes are
+// errors.
 func ParseMemory(text string) (int64, error) {
 	trimmed := strings.ToLower(strings.TrimSpace(text))
 	end := strings.IndexFunc(trimmed, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
@@ -31,7 +32,8 @@ func ParseMemory(text string) (int64, error) {
 	number, suffix := trimmed[:end], strings.TrimSpace(trimmed[end:])
 	unit, known := memoryUnits()[suffix]
 	if !known {
-		return 0, fmt.Errorf("%q is not an amount of memory: write it like 48GiB (2^30 bytes), 80GB (10^9 bytes) or 81559MiB", text)
+		return 0, fmt.Errorf("%q is not an amount of memory: write it like 48GiB (2^30 bytes), 80GB (10^9 bytes) or "+
+			"81559MiB", text)
 	}
 	bytes, err := scale(text, number, unit)
 	if err == nil && suffix == "" && bytes < leastBytes {

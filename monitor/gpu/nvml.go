@@ -14,8 +14,9 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// libraryPaths are the places of NVIDIA's management library: where the loader looks, and then where the driver is put without telling
-// the loader (WSL; the GPU operator of Kubernetes; Google's Kubernetes nodes, seen from a pod and from the node).
+// libraryPaths are the places of NVIDIA's management library: where the loader looks, and then where the driver is put
+// without telling the loader (WSL; the GPU operator of Kubernetes; Google's Kubernetes nodes, seen from a pod and from
+// the node).
 func libraryPaths() []string {
 	return []string{
 		"libnvidia-ml.so.1",
@@ -28,8 +29,8 @@ func libraryPaths() []string {
 	}
 }
 
-// nvmlSource asks NVML in this process. A function that the driver's library lacks would end the process, so every call goes through
-// call, which looks its symbol up first.
+// nvmlSource asks NVML in this process. A function that the driver's library lacks would end the process, so every call
+// goes through call, which looks its symbol up first.
 type nvmlSource struct {
 	lib          nvml.Interface
 	symbols      map[string]bool // answers of LookupSymbol
@@ -46,9 +47,9 @@ type unit struct {
 	listed processList
 }
 
-// OpenNVML loads NVIDIA's management library into this process. Serve uses it; everybody else goes through OpenHelper, because a
-// hung driver hangs and a crashing one ends the process that asks. The error says what is missing and what to do; errors.Is finds
-// ErrNoDriver in it when there is no library or no driver.
+// OpenNVML loads NVIDIA's management library into this process. Serve uses it; everybody else goes through OpenHelper,
+// because a hung driver hangs and a crashing one ends the process that asks. The error says what is missing and what to
+// do; errors.Is finds ErrNoDriver in it when there is no library or no driver.
 func OpenNVML() (Source, error) { return openNVML(libraryPaths()) }
 
 func openNVML(paths []string) (Source, error) {
@@ -56,12 +57,14 @@ func openNVML(paths []string) (Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &nvmlSource{lib: nvml.New(nvml.WithLibraryPath(path)), symbols: map[string]bool{}, hostPIDs: inHostPIDNamespace(), now: time.Now}
+	s := &nvmlSource{lib: nvml.New(nvml.WithLibraryPath(path)), symbols: map[string]bool{},
+		hostPIDs: inHostPIDNamespace(), now: time.Now}
 	if ret := s.lib.Init(); ret != nvml.SUCCESS {
 		return nil, describe("start NVML ("+path+")", ret)
 	}
 	var count int
-	ret := s.call(func() (ret nvml.Return) { count, ret = s.lib.DeviceGetCount(); return ret }, "nvmlDeviceGetCount_v2", "nvmlDeviceGetCount")
+	ret := s.call(func() (ret nvml.Return) { count, ret = s.lib.DeviceGetCount(); return ret }, "nvmlDeviceGetCount_v2",
+		"nvmlDeviceGetCount")
 	if ret != nvml.SUCCESS {
 		return nil, errors.Join(describe("count the GPUs", ret), s.Close())
 	}
@@ -72,7 +75,8 @@ func openNVML(paths []string) (Source, error) {
 	return s, nil
 }
 
-// findLibrary gives the first path that can be loaded and is NVML. The library stays loaded: go-nvml's own handle comes on top.
+// findLibrary gives the first path that can be loaded and is NVML. The library stays loaded: go-nvml's own handle comes
+// on top.
 func findLibrary(paths []string) (string, error) {
 	var first error
 	for _, path := range paths {
@@ -93,7 +97,8 @@ func findLibrary(paths []string) (string, error) {
 			first = err
 		}
 	}
-	return "", &noDriverError{fmt.Sprintf("load NVIDIA's management library: %v: install the driver or, in a container, pass the GPUs in (--gpus all, with the utility capability); without a GPU use --gpu or --gpu-memory", first)}
+	return "", &noDriverError{fmt.Sprintf("load NVIDIA's management library: %v: install the driver or, in a "+
+		"container, pass the GPUs in (--gpus all, with the utility capability); without a GPU use --gpu or --gpu-memory", first)}
 }
 
 // call runs f unless the library lacks all of the symbols that f may reach.
@@ -120,7 +125,8 @@ func (s *nvmlSource) has(symbols ...string) bool {
 
 // versions reads what is nice to know; a driver that does not tell leaves it empty.
 func (s *nvmlSource) versions() {
-	_ = s.call(func() (ret nvml.Return) { s.driver, ret = s.lib.SystemGetDriverVersion(); return ret }, "nvmlSystemGetDriverVersion")
+	_ = s.call(func() (ret nvml.Return) { s.driver, ret = s.lib.SystemGetDriverVersion(); return ret },
+		"nvmlSystemGetDriverVersion")
 	_ = s.call(func() nvml.Return {
 		version, ret := s.lib.SystemGetCudaDriverVersion_v2()
 		if ret == nvml.SUCCESS && version > 0 {
@@ -130,7 +136,8 @@ func (s *nvmlSource) versions() {
 	}, "nvmlSystemGetCudaDriverVersion_v2")
 }
 
-// Snapshot reads all devices. A device that cannot be read is in it, with a Note; the others are not kept from being read.
+// Snapshot reads all devices. A device that cannot be read is in it, with a Note; the others are not kept from being
+// read.
 func (s *nvmlSource) Snapshot(ctx context.Context) (Snapshot, error) { return s.snapshot(ctx, true) }
 
 func (s *nvmlSource) snapshot(ctx context.Context, processes bool) (Snapshot, error) {

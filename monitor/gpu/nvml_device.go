@@ -45,7 +45,9 @@ func (s *nvmlSource) open(index int) []*unit {
 	}
 	parts := s.migDevices(u)
 	if len(parts) == 0 {
-		u.device.Note = join(u.device.Note, "MIG mode is on but the GPU has no MIG devices, so CUDA cannot use it: create some (nvidia-smi mig -cgi), or turn MIG off")
+		u.device.Note = join(u.device.Note,
+			"MIG mode is on but the GPU has no MIG devices, so CUDA cannot use it: create some (nvidia-smi mig "+
+				"-cgi), or turn MIG off")
 		return []*unit{u}
 	}
 	return parts
@@ -61,7 +63,8 @@ func (d Device) closed(err error) Device {
 	return d
 }
 
-// identify reads what does not change about a device. What a device does not support stays empty; other failures are noted.
+// identify reads what does not change about a device. What a device does not support stays empty; other failures are
+// noted.
 func (s *nvmlSource) identify(u *unit) {
 	d, h := &u.device, u.handle
 	questions := []struct {
@@ -70,8 +73,10 @@ func (s *nvmlSource) identify(u *unit) {
 		symbols []string
 		why     *string // where the reason is kept if there is no answer
 	}{
-		{"read its UUID", func() (ret nvml.Return) { d.UUID, ret = h.GetUUID(); return ret }, []string{"nvmlDeviceGetUUID"}, nil},
-		{"read its name", func() (ret nvml.Return) { d.Name, ret = h.GetName(); return ret }, []string{"nvmlDeviceGetName"}, nil},
+		{"read its UUID", func() (ret nvml.Return) { d.UUID, ret = h.GetUUID(); return ret },
+			[]string{"nvmlDeviceGetUUID"}, nil},
+		{"read its name", func() (ret nvml.Return) { d.Name, ret = h.GetName(); return ret },
+			[]string{"nvmlDeviceGetName"}, nil},
 		{"read its PCI address", func() nvml.Return {
 			pci, ret := h.GetPciInfo()
 			d.PCIBusID = cString(pci.BusId[:])
@@ -121,10 +126,12 @@ func (s *nvmlSource) inMIGMode(u *unit) bool {
 	return ret == nvml.SUCCESS && mode == nvml.DEVICE_MIG_ENABLE
 }
 
-// migDevices lists the MIG devices of a GPU. They keep its index, address and compute capability and have names and UUIDs of their own.
+// migDevices lists the MIG devices of a GPU. They keep its index, address and compute capability and have names and
+// UUIDs of their own.
 func (s *nvmlSource) migDevices(parent *unit) []*unit {
 	var most int
-	ret := s.call(func() (ret nvml.Return) { most, ret = parent.handle.GetMaxMigDeviceCount(); return ret }, "nvmlDeviceGetMaxMigDeviceCount")
+	ret := s.call(func() (ret nvml.Return) { most, ret = parent.handle.GetMaxMigDeviceCount(); return ret },
+		"nvmlDeviceGetMaxMigDeviceCount")
 	if ret != nvml.SUCCESS || !s.has("nvmlDeviceGetMigDeviceHandleByIndex") {
 		return nil
 	}
@@ -166,8 +173,8 @@ func (s *nvmlSource) read(u *unit, processes bool) Device {
 	return d
 }
 
-// readMemory asks for version 2 of the figures, which tells the driver's reserve from what is used, then for version 1, which counts
-// the reserve as used. Devices that share the host's memory have neither.
+// readMemory asks for version 2 of the figures, which tells the driver's reserve from what is used, then for version 1,
+// which counts the reserve as used. Devices that share the host's memory have neither.
 func (s *nvmlSource) readMemory(h nvml.Device, d *Device) error {
 	var total, free, used, reserved uint64
 	ret := s.call(func() nvml.Return {
@@ -175,14 +182,16 @@ func (s *nvmlSource) readMemory(h nvml.Device, d *Device) error {
 		total, free, used, reserved = m.Total, m.Free, m.Used, m.Reserved
 		return ret
 	}, "nvmlDeviceGetMemoryInfo_v2")
-	if ret == nvml.ERROR_FUNCTION_NOT_FOUND || ret == nvml.ERROR_ARGUMENT_VERSION_MISMATCH || ret == nvml.ERROR_NOT_SUPPORTED {
+	if ret == nvml.ERROR_FUNCTION_NOT_FOUND || ret == nvml.ERROR_ARGUMENT_VERSION_MISMATCH ||
+		ret == nvml.ERROR_NOT_SUPPORTED {
 		ret = s.call(func() nvml.Return {
 			m, ret := h.GetMemoryInfo()
 			total, free, used, reserved = m.Total, m.Free, m.Used, 0
 			return ret
 		}, "nvmlDeviceGetMemoryInfo")
 		if ret == nvml.SUCCESS && total > 0 {
-			d.Note = join(d.Note, "the driver's reserve is not known and counts as used: this driver does not tell them apart")
+			d.Note = join(d.Note, "the driver's reserve is not known and counts as used: this driver does not tell "+
+				"them apart")
 		}
 	}
 	switch {
@@ -191,7 +200,8 @@ func (s *nvmlSource) readMemory(h nvml.Device, d *Device) error {
 	case ret != nvml.SUCCESS:
 		return describe("read its memory", ret)
 	case total == 0 || total > math.MaxInt64 || max(free, used, reserved) > total:
-		return fmt.Errorf("read its memory: NVML gave figures that cannot be (total %d, free %d, used %d, reserved %d bytes): compare nvidia-smi", total, free, used, reserved)
+		return fmt.Errorf("read its memory: NVML gave figures that cannot be (total %d, free %d, used %d, reserved "+
+			"%d bytes): compare nvidia-smi", total, free, used, reserved)
 	}
 	d.TotalBytes, d.FreeBytes, d.UsedBytes, d.ReservedBytes = int64(total), int64(free), int64(used), int64(reserved)
 	d.MemoryKnown = true
@@ -209,8 +219,8 @@ func (d *Device) readHostMemory() error {
 	return nil
 }
 
-// sharesHostMemory tells whether the catalogue knows the name as a device without memory of its own. (A lost card must not be taken
-// for one, so a missing figure alone is not enough.)
+// sharesHostMemory tells whether the catalogue knows the name as a device without memory of its own. (A lost card must
+// not be taken for one, so a missing figure alone is not enough.)
 func sharesHostMemory(name string) bool {
 	spec, found := Match(name, 0)
 	return found && spec.Unified

@@ -18,8 +18,8 @@ const (
 	pidLimit = 1 << 22
 	// memoryUnavailable is NVML_VALUE_NOT_AVAILABLE (nvml.h): the process is there, its memory is not told.
 	memoryUnavailable = ^uint64(0)
-	// listInterval is how long a list of processes is kept while the memory in use on the device has not changed. Listing costs three
-	// calls into the driver per device; memory, which is what a run is watched by, costs one.
+	// listInterval is how long a list of processes is kept while the memory in use on the device has not changed.
+	// Listing costs three calls into the driver per device; memory, which is what a run is watched by, costs one.
 	listInterval = time.Second
 )
 
@@ -64,12 +64,14 @@ func (s *nvmlSource) readProcesses(u *unit, d *Device) {
 
 func (s *nvmlSource) listProcesses(h nvml.Device, totalBytes int64) processList {
 	if s.hasWideProcessInfo() {
-		return processList{why: "list its processes: this driver (R530 to R535) gives them in a form that cannot be read safely: update the driver"}
+		return processList{why: "list its processes: this driver (R530 to R535) gives them in a form that cannot be " +
+			"read safely: update the driver"}
 	}
 	byPID := map[uint32]Process{}
 	for _, list := range processLists() {
 		var infos []nvml.ProcessInfo
-		ret := s.call(func() (ret nvml.Return) { infos, ret = list.ask(h); return ret }, list.symbol+"_v3", list.symbol+"_v2", list.symbol)
+		ret := s.call(func() (ret nvml.Return) { infos, ret = list.ask(h); return ret }, list.symbol+"_v3",
+			list.symbol+"_v2", list.symbol)
 		if ret != nvml.SUCCESS && (list.required || loss(describe("", ret)) != "") {
 			err := describe("list its processes", ret)
 			return processList{why: err.Error(), lost: loss(err)}
@@ -87,7 +89,8 @@ func (s *nvmlSource) listProcesses(h nvml.Device, totalBytes int64) processList 
 	listed := processList{known: true, processes: slices.Collect(maps.Values(byPID))}
 	slices.SortFunc(listed.processes, func(a, b Process) int { return cmp.Compare(a.PID, b.PID) })
 	if !s.hostPIDs {
-		listed.note = "processes carry the host's PIDs, which mean nothing in this container, and the driver may hide those of others"
+		listed.note = "processes carry the host's PIDs, which mean nothing in this container, and the driver may " +
+			"hide those of others"
 		return listed
 	}
 	for i := range listed.processes {
@@ -96,9 +99,9 @@ func (s *nvmlSource) listProcesses(h nvml.Device, totalBytes int64) processList 
 	return listed
 }
 
-// hasWideProcessInfo recognises the drivers whose version 3 lists have entries of 32 bytes instead of the 24 in nvml.h: they came with
-// the confidential-computing calls, and the repair came with the detailed list (go-nvml issue 75, nvitop's rule). They would
-// write past the end of go-nvml's array.
+// hasWideProcessInfo recognises the drivers whose version 3 lists have entries of 32 bytes instead of the 24 in nvml.h:
+// they came with the confidential-computing calls, and the repair came with the detailed list (go-nvml issue 75,
+// nvitop's rule). They would write past the end of go-nvml's array.
 func (s *nvmlSource) hasWideProcessInfo() bool {
 	return s.has("nvmlDeviceGetConfComputeMemSizeInfo") && !s.has("nvmlDeviceGetRunningProcessDetailList")
 }
@@ -112,11 +115,13 @@ func plausible(info nvml.ProcessInfo, totalBytes int64) error {
 	if info.Pid > 0 && info.Pid < pidLimit && (info.UsedGpuMemory == memoryUnavailable || info.UsedGpuMemory <= most) {
 		return nil
 	}
-	return fmt.Errorf("list its processes: dropped, because an entry cannot be (PID %d, %d bytes): the driver's list may have another layout, update the driver",
+	return fmt.Errorf("list its processes: dropped, because an entry cannot be (PID %d, %d bytes): the driver's "+
+		"list may have another layout, update the driver",
 		info.Pid, info.UsedGpuMemory)
 }
 
-// merge adds one entry: a process in several lists has the same memory in each, so the largest figure counts and they are not added.
+// merge adds one entry: a process in several lists has the same memory in each, so the largest figure counts and they
+// are not added.
 func merge(p Process, info nvml.ProcessInfo) Process {
 	p.PID = int(info.Pid)
 	if info.UsedGpuMemory != memoryUnavailable {

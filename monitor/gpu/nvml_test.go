@@ -15,13 +15,17 @@ import (
 	"oomguard/monitor/gpu/fakenvml"
 )
 
-const h100Total = 81559 * mib // nvidia-smi's total of an H100 80GB HBM3; a reserve of 551 MiB was seen with the newest driver
+// nvidia-smi's total of an H100 80GB HBM3; a reserve of 551 MiB was seen with the newest driver
+const h100Total = 81559 * mib
 
-// twoGPUs is a machine with one H100 that is idle and one that is half full: a process of ours, and a stranger whose memory is not told.
+// twoGPUs is a machine with one H100 that is idle and one that is half full: a process of ours, and a stranger whose
+// memory is not told.
 func twoGPUs() fakenvml.Scenario {
 	return fakenvml.Scenario{Driver: "580.95.05", CUDA: 12080, Devices: []fakenvml.Device{
-		{Name: "NVIDIA H100 80GB HBM3", UUID: "GPU-aaaa0000-1111-2222-3333-444455556666", PCIBusID: "00000000:04:00.0", TotalBytes: h100Total, ReservedBytes: 551 * mib, Major: 9},
-		{Name: "NVIDIA H100 80GB HBM3", UUID: "GPU-bbbb0000-1111-2222-3333-444455556666", PCIBusID: "00000000:05:00.0", TotalBytes: h100Total, ReservedBytes: 551 * mib, Major: 9,
+		{Name: "NVIDIA H100 80GB HBM3", UUID: "GPU-aaaa0000-1111-2222-3333-444455556666", PCIBusID: "00000000:04:00.0",
+			TotalBytes: h100Total, ReservedBytes: 551 * mib, Major: 9},
+		{Name: "NVIDIA H100 80GB HBM3", UUID: "GPU-bbbb0000-1111-2222-3333-444455556666", PCIBusID: "00000000:05:00.0",
+			TotalBytes: h100Total, ReservedBytes: 551 * mib, Major: 9,
 			UsedBytes: 40000 * mib, ComputeMode: 3,
 			Processes: []fakenvml.Process{
 				{PID: os.Getpid(), UsedBytes: 39000 * mib},
@@ -49,15 +53,18 @@ func TestTwoGPUs(t *testing.T) {
 	}
 	idle, busy := got.Devices[0], got.Devices[1]
 	want := Device{
-		Index: 0, UUID: "GPU-aaaa0000-1111-2222-3333-444455556666", Name: "NVIDIA H100 80GB HBM3", PCIBusID: "00000000:04:00.0",
-		ComputeCapability: "9.0", ComputeMode: "default", TotalBytes: h100Total, FreeBytes: h100Total - 551*mib, ReservedBytes: 551 * mib,
-		MemoryKnown: true, ProcessesKnown: true,
+		Index: 0, UUID: "GPU-aaaa0000-1111-2222-3333-444455556666", Name: "NVIDIA H100 80GB HBM3",
+		PCIBusID:          "00000000:04:00.0",
+		ComputeCapability: "9.0", ComputeMode: "default", TotalBytes: h100Total, FreeBytes: h100Total - 551*mib,
+		ReservedBytes: 551 * mib,
+		MemoryKnown:   true, ProcessesKnown: true,
 	}
 	want.Note = idle.Note // depends on the PID namespace of the test
 	if !reflect.DeepEqual(idle, want) {
 		t.Errorf("idle GPU\n%+v, want\n%+v", idle, want)
 	}
-	if busy.Index != 1 || busy.UsedBytes != 40000*mib || busy.FreeBytes != h100Total-40551*mib || busy.ComputeMode != "exclusive-process" {
+	if busy.Index != 1 || busy.UsedBytes != 40000*mib || busy.FreeBytes != h100Total-40551*mib ||
+		busy.ComputeMode != "exclusive-process" {
 		t.Errorf("busy GPU %+v", busy)
 	}
 	wantProcesses := []Process{{PID: os.Getpid(), UsedBytes: 39500 * mib, Known: true}, {PID: pidLimit - 1}}
@@ -72,11 +79,14 @@ func TestTwoGPUs(t *testing.T) {
 }
 
 func TestOldLibrary(t *testing.T) {
-	got := newMachine(t, twoGPUs(), "NO_nvmlDeviceGetMemoryInfo_v2", "NO_nvmlDeviceGetComputeRunningProcesses_v3").snapshot().Devices[1]
-	if !got.MemoryKnown || got.UsedBytes != 40551*mib || got.ReservedBytes != 0 || got.FreeBytes != h100Total-40551*mib {
+	got := newMachine(t, twoGPUs(), "NO_nvmlDeviceGetMemoryInfo_v2",
+		"NO_nvmlDeviceGetComputeRunningProcesses_v3").snapshot().Devices[1]
+	if !got.MemoryKnown || got.UsedBytes != 40551*mib || got.ReservedBytes != 0 ||
+		got.FreeBytes != h100Total-40551*mib {
 		t.Errorf("version 1 counts the reserve as used, but: %+v", got)
 	}
-	if got.ProcessesKnown || !strings.Contains(got.Note, "the driver's reserve is not known") || !strings.Contains(got.Note, "NVML code 13") {
+	if got.ProcessesKnown || !strings.Contains(got.Note, "the driver's reserve is not known") ||
+		!strings.Contains(got.Note, "NVML code 13") {
 		t.Errorf("processes known %v, note %q", got.ProcessesKnown, got.Note)
 	}
 }
@@ -137,14 +147,16 @@ func TestOneGPUFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			first, second := snapshot.Devices[0], snapshot.Devices[1]
-			if first.MemoryKnown || first.TotalBytes != 0 || first.ProcessesKnown || !strings.Contains(first.Note, what+": the GPU has fallen off the bus") {
+			if first.MemoryKnown || first.TotalBytes != 0 || first.ProcessesKnown ||
+				!strings.Contains(first.Note, what+": the GPU has fallen off the bus") {
 				t.Errorf("lost GPU %+v", first)
 			}
 			if !second.MemoryKnown || second.UsedBytes != 40000*mib || !second.ProcessesKnown {
 				t.Errorf("the other GPU %+v", second)
 			}
 			m.becomes(twoGPUs())
-			if snapshot, err = h.Snapshot(t.Context()); err != nil || !snapshot.Devices[0].MemoryKnown || snapshot.Devices[0].UUID == "" {
+			if snapshot, err = h.Snapshot(t.Context()); err != nil || !snapshot.Devices[0].MemoryKnown ||
+				snapshot.Devices[0].UUID == "" {
 				t.Errorf("after it came back: %+v, %v", snapshot, err)
 			}
 		})
@@ -155,7 +167,8 @@ func TestImpossibleFigures(t *testing.T) {
 	s := twoGPUs()
 	s.Devices[0].Processes = []fakenvml.Process{{PID: 1 << 22, UsedBytes: 1}}
 	s.Devices[1].Processes = []fakenvml.Process{{PID: 5, UsedBytes: h100Total + 1}}
-	s.Devices = append(s.Devices, fakenvml.Device{Name: "NVIDIA H100 80GB HBM3"}, fakenvml.Device{Name: "x", TotalBytes: 5, UsedBytes: 6})
+	s.Devices = append(s.Devices, fakenvml.Device{Name: "NVIDIA H100 80GB HBM3"},
+		fakenvml.Device{Name: "x", TotalBytes: 5, UsedBytes: 6})
 	devices := newMachine(t, s).snapshot().Devices
 	for _, d := range devices[:2] {
 		if d.ProcessesKnown || len(d.Processes) > 0 || !d.MemoryKnown || !strings.Contains(d.Note, "dropped") {
@@ -170,14 +183,17 @@ func TestImpossibleFigures(t *testing.T) {
 }
 
 func TestUnifiedMemory(t *testing.T) {
-	s := fakenvml.Scenario{Devices: []fakenvml.Device{{Name: "NVIDIA GB10", Major: 12, Minor: 1}, {Name: "NVIDIA H100 PCIe"}}}
-	s.Faults = []fakenvml.Fault{{Function: "nvmlDeviceGetMemoryInfo_v2", Device: fakenvml.All, Code: 3}, {Function: "nvmlDeviceGetMemoryInfo", Device: fakenvml.All, Code: 3}}
+	s := fakenvml.Scenario{Devices: []fakenvml.Device{{Name: "NVIDIA GB10", Major: 12, Minor: 1},
+		{Name: "NVIDIA H100 PCIe"}}}
+	s.Faults = []fakenvml.Fault{{Function: "nvmlDeviceGetMemoryInfo_v2", Device: fakenvml.All, Code: 3},
+		{Function: "nvmlDeviceGetMemoryInfo", Device: fakenvml.All, Code: 3}}
 	devices := newMachine(t, s).snapshot().Devices
 	total, _, err := hostMemory()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := devices[0]; !d.Unified || !d.MemoryKnown || d.TotalBytes != total || d.FreeBytes <= 0 || d.UsedBytes != total-d.FreeBytes {
+	if d := devices[0]; !d.Unified || !d.MemoryKnown || d.TotalBytes != total || d.FreeBytes <= 0 ||
+		d.UsedBytes != total-d.FreeBytes {
 		t.Errorf("GB10 %+v", d)
 	}
 	if d := devices[1]; d.Unified || d.MemoryKnown || !strings.Contains(d.Note, "does not support") {
@@ -193,10 +209,12 @@ func TestMIG(t *testing.T) {
 	}
 	devices := newMachine(t, s).snapshot().Devices
 	if len(devices) != 3 {
-		t.Fatalf("%d devices, want two MIG devices in place of the first GPU, and the second: %+v", len(devices), devices)
+		t.Fatalf("%d devices, want two MIG devices in place of the first GPU, and the second: %+v", len(devices),
+			devices)
 	}
 	for i, uuid := range []string{"MIG-1", "MIG-2"} {
-		if d := devices[i]; !d.MIG || d.UUID != uuid || d.Index != 0 || !d.MemoryKnown || d.ComputeCapability != "9.0" || d.PCIBusID != "00000000:04:00.0" {
+		if d := devices[i]; !d.MIG || d.UUID != uuid || d.Index != 0 || !d.MemoryKnown ||
+			d.ComputeCapability != "9.0" || d.PCIBusID != "00000000:04:00.0" {
 			t.Errorf("MIG device %+v", d)
 		}
 	}
@@ -212,8 +230,10 @@ func TestProcessListIsKept(t *testing.T) {
 	c := &clock{time.Unix(1e9, 0)}
 	s := &nvmlSource{symbols: map[string]bool{
 		"nvmlDeviceGetConfComputeMemSizeInfo": false, "nvmlDeviceGetComputeRunningProcesses_v3": true,
-		"nvmlDeviceGetGraphicsRunningProcesses_v3": false, "nvmlDeviceGetGraphicsRunningProcesses_v2": false, "nvmlDeviceGetGraphicsRunningProcesses": false,
-		"nvmlDeviceGetMPSComputeRunningProcesses_v3": false, "nvmlDeviceGetMPSComputeRunningProcesses_v2": false, "nvmlDeviceGetMPSComputeRunningProcesses": false,
+		"nvmlDeviceGetGraphicsRunningProcesses_v3": false, "nvmlDeviceGetGraphicsRunningProcesses_v2": false,
+		"nvmlDeviceGetGraphicsRunningProcesses":      false,
+		"nvmlDeviceGetMPSComputeRunningProcesses_v3": false, "nvmlDeviceGetMPSComputeRunningProcesses_v2": false,
+		"nvmlDeviceGetMPSComputeRunningProcesses": false,
 	}, now: c.now}
 	u := &unit{handle: handle}
 	for _, step := range []struct {
@@ -267,7 +287,8 @@ func TestParseMeminfo(t *testing.T) {
 	}
 }
 
-// BenchmarkSnapshot is the price of one sample of 8 GPUs: both processes, the pipe and the JSON, without the driver's own work.
+// BenchmarkSnapshot is the price of one sample of 8 GPUs: both processes, the pipe and the JSON, without the driver's
+// own work.
 func BenchmarkSnapshot(b *testing.B) {
 	s := twoGPUs()
 	for len(s.Devices) < 8 {

@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// request and reply are the lines between a helper process and its parent. A reply carries the number of its request, so that one
-// that was given up waiting for is recognised when it comes late.
+// request and reply are the lines between a helper process and its parent. A reply carries the number of its request,
+// so that one that was given up waiting for is recognised when it comes late.
 type request struct {
 	ID uint64 `json:"id"`
 	// NoProcesses leaves the lists of processes out, which hang and crash more often than the rest.
@@ -23,9 +23,10 @@ type reply struct {
 	NoDriver bool      `json:"no_driver,omitempty"`
 }
 
-// Serve is the helper process: for each line of JSON that comes in it asks NVML and sends one line out. It returns when in ends, which
-// it does when the parent is gone, also while NVML hangs; the caller must then end the process, as the hanging call cannot be
-// ended. NVML is started at the first request, and again at later ones for as long as that fails.
+// Serve is the helper process: for each line of JSON that comes in it asks NVML and sends one line out. It returns when
+// in ends, which it does when the parent is gone, also while NVML hangs; the caller must then end the process, as the
+// hanging call cannot be ended. NVML is started at the first request, and again at later ones for as long as that
+// fails.
 func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	return serve(ctx, in, out, OpenNVML)
 }

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// ErrNoDriver is what errors.Is finds in the error of a machine where NVML cannot be asked at all: the library is not there, the
-// driver is not loaded, or this program was built without NVML.
+// ErrNoDriver is what errors.Is finds in the error of a machine where NVML cannot be asked at all: the library is not
+// there, the driver is not loaded, or this program was built without NVML.
 var ErrNoDriver = errors.New("no NVIDIA driver")
 
 // noDriverError says what is missing in its own words.
@@ -17,7 +17,8 @@ type noDriverError struct{ text string }
 func (e *noDriverError) Error() string { return e.text }
 func (e *noDriverError) Unwrap() error { return ErrNoDriver }
 
-// Absent is the source of a machine without GPUs that can be seen: every Snapshot fails with ErrNoDriver and the reason.
+// Absent is the source of a machine without GPUs that can be seen: every Snapshot fails with ErrNoDriver and the
+// reason.
 type Absent struct{ Reason error }
 
 // Snapshot always fails.
@@ -31,7 +32,8 @@ func (a Absent) Snapshot(context.Context) (Snapshot, error) {
 // Close does nothing.
 func (a Absent) Close() error { return nil }
 
-// Replay gives the recorded snapshots one after the other, each with its recorded time, and the last one again from then on.
+// Replay gives the recorded snapshots one after the other, each with its recorded time, and the last one again from
+// then on.
 func Replay(snapshots ...Snapshot) Source { return &replay{left: slices.Clone(snapshots)} }
 
 type replay struct{ left []Snapshot }

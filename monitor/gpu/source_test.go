@@ -49,7 +49,8 @@ func TestAbsent(t *testing.T) {
 			t.Errorf("%v is not ErrNoDriver", err)
 		}
 	}
-	if _, err := (Absent{reason}).Snapshot(t.Context()); !errors.Is(err, reason) || !strings.Contains(err.Error(), reason.Error()) {
+	if _, err := (Absent{reason}).Snapshot(t.Context()); !errors.Is(err, reason) ||
+		!strings.Contains(err.Error(), reason.Error()) {
 		t.Errorf("%v does not say why", err)
 	}
 	if err := (Absent{}).Close(); err != nil {
@@ -64,15 +65,20 @@ func TestReadFile(t *testing.T) {
 		err        []string
 	}{
 		{"free given", `{"devices":[{"name":"x","total_bytes":100,"reserved_bytes":10,"free_bytes":60}]}`,
-			Device{Name: "x", TotalBytes: 100, ReservedBytes: 10, FreeBytes: 60, UsedBytes: 30, MemoryKnown: true}, nil},
+			Device{Name: "x", TotalBytes: 100, ReservedBytes: 10, FreeBytes: 60, UsedBytes: 30, MemoryKnown: true},
+			nil},
 		{"used given", `{"schema":"other/v1","devices":[{"total_bytes":100,"used_bytes":60}]}`,
 			Device{TotalBytes: 100, FreeBytes: 40, UsedBytes: 60, MemoryKnown: true}, nil},
 		{"unknown memory", `{"devices":[{"name":"x","memory_known":false}]}`, Device{Name: "x"}, nil},
 		{"no total", `{"devices":[{"name":"x"}]}`, Device{Name: "x"}, nil},
-		{"neither", `{"devices":[{"name":"x","total_bytes":100}]}`, Device{}, []string{`device number 0 of the list ("x")`, "neither free_bytes nor used_bytes"}},
-		{"more free than there is", `{"devices":[{"total_bytes":100,"free_bytes":101}]}`, Device{}, []string{"cannot be"}},
-		{"negative", `{"devices":[{"total_bytes":100,"free_bytes":10,"reserved_bytes":-1}]}`, Device{}, []string{"cannot be"}},
-		{"known without total", `{"devices":[{"memory_known":true,"free_bytes":0,"used_bytes":0}]}`, Device{}, []string{"positive total"}},
+		{"neither", `{"devices":[{"name":"x","total_bytes":100}]}`, Device{},
+			[]string{`device number 0 of the list ("x")`, "neither free_bytes nor used_bytes"}},
+		{"more free than there is", `{"devices":[{"total_bytes":100,"free_bytes":101}]}`, Device{},
+			[]string{"cannot be"}},
+		{"negative", `{"devices":[{"total_bytes":100,"free_bytes":10,"reserved_bytes":-1}]}`, Device{},
+			[]string{"cannot be"}},
+		{"known without total", `{"devices":[{"memory_known":true,"free_bytes":0,"used_bytes":0}]}`, Device{},
+			[]string{"positive total"}},
 		{"broken", "{\n  \"devices\": [,]\n}", Device{}, []string{"line 2, column 15", "expected is"}},
 		{"wrong type", "{\"devices\": [\n{\"total_bytes\": \"80GB\"}]}", Device{}, []string{"line 2", "total_bytes"}},
 		{"no list", `{}`, Device{}, []string{`no list "devices"`}},
@@ -117,7 +123,8 @@ func FuzzParseSnapshot(f *testing.F) {
 			return
 		}
 		for _, d := range snapshot.Devices {
-			if d.MemoryKnown && (d.TotalBytes <= 0 || d.FreeBytes < 0 || d.UsedBytes < 0 || d.FreeBytes > d.TotalBytes) {
+			if d.MemoryKnown && (d.TotalBytes <= 0 || d.FreeBytes < 0 || d.UsedBytes < 0 ||
+				d.FreeBytes > d.TotalBytes) {
 				t.Errorf("%s: accepted %+v", data, d)
 			}
 		}

@@ -25,12 +25,16 @@ func openLog(t testing.TB, name string) io.Reader {
 func BenchmarkScan(b *testing.B) {
 	var plain, figures, hf, bars strings.Builder
 	for i := range 200_000 {
-		fmt.Fprintf(&plain, "2024-11-20 14:37:16,%03d INFO trainer.py:%d] epoch %d step %d loss %.4f lr 1.0e-04 grad_norm %.3f tokens/s %d\n", i%1000, i%900, i/1000, i, 1/float64(i+1), float64(i%7), i%9999)
-		fmt.Fprintf(&figures, "Epoch(train) [1][%d/42324] lr: 3.75e-04 time: 0.2795 data_time: 0.0017 memory: %d loss: 0.79 loss_cls: 0.42\n", i, 6000+i%900)
-		fmt.Fprintf(&hf, "{'loss': %.4f, 'grad_norm': %.3f, 'learning_rate': 6e-06, 'epoch': %.2f}\n", 1/float64(i+1), float64(i%7), float64(i)/1000)
+		fmt.Fprintf(&plain, "2024-11-20 14:37:16,%03d INFO trainer.py:%d] epoch %d step %d loss %.4f lr 1.0e-04 "+
+			"grad_norm %.3f tokens/s %d\n", i%1000, i%900, i/1000, i, 1/float64(i+1), float64(i%7), i%9999)
+		fmt.Fprintf(&figures, "Epoch(train) [1][%d/42324] lr: 3.75e-04 time: 0.2795 data_time: 0.0017 memory: %d "+
+			"loss: 0.79 loss_cls: 0.42\n", i, 6000+i%900)
+		fmt.Fprintf(&hf, "{'loss': %.4f, 'grad_norm': %.3f, 'learning_rate': 6e-06, 'epoch': %.2f}\n", 1/float64(i+1),
+			float64(i%7), float64(i)/1000)
 		fmt.Fprintf(&bars, "\r %d%%|######    | %d/1970 [00:31<44:05,  1.36s/it]", i%100, i%1970)
 	}
-	for _, c := range []struct{ name, text string }{{"plain", plain.String()}, {"memory-figures", figures.String()}, {"dicts", hf.String()}, {"bars", bars.String()}} {
+	for _, c := range []struct{ name, text string }{{"plain", plain.String()}, {"memory-figures", figures.String()},
+		{"dicts", hf.String()}, {"bars", bars.String()}} {
 		b.Run(c.name, func(b *testing.B) {
 			b.SetBytes(int64(len(c.text)))
 			for b.Loop() {
@@ -53,8 +57,10 @@ func newGenerated() *generated {
 	for i := range 20_000 {
 		fmt.Fprintf(&b, "\r %d%%|######    | %d/1970 [00:31<44:05,  1.36s/it]", i%100, i%1970)
 		if i%10 == 0 {
-			fmt.Fprintf(&b, "\n{'loss': %.4f, 'grad_norm': %.3f, 'learning_rate': 6e-06, 'epoch': %.2f}\n", 1/float64(i+1), float64(i%7), float64(i)/1000)
-			fmt.Fprintf(&b, "2024-11-20 14:37:16,%03d INFO trainer.py:%d] step %d gpu_mem %d tokens/s %d\n", i%1000, i%900, i, 6000+i%900, i%9999)
+			fmt.Fprintf(&b, "\n{'loss': %.4f, 'grad_norm': %.3f, 'learning_rate': 6e-06, 'epoch': %.2f}\n",
+				1/float64(i+1), float64(i%7), float64(i)/1000)
+			fmt.Fprintf(&b, "2024-11-20 14:37:16,%03d INFO trainer.py:%d] step %d gpu_mem %d tokens/s %d\n", i%1000,
+				i%900, i, 6000+i%900, i%9999)
 		}
 	}
 	b.WriteString("[rank3]: torch.OutOfMemoryError: " + fullCard + "\n")
@@ -67,7 +73,8 @@ func (g *generated) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// BenchmarkScanTwoGiB prints MB/s and the most memory that the process ever had resident; the promises are 300 MB/s and 100 MiB.
+// BenchmarkScanTwoGiB prints MB/s and the most memory that the process ever had resident; the promises are 300 MB/s and
+// 100 MiB.
 func BenchmarkScanTwoGiB(b *testing.B) {
 	const size = 2 << 30
 	b.SetBytes(size)
@@ -79,7 +86,8 @@ func BenchmarkScanTwoGiB(b *testing.B) {
 		}
 		runs++
 	}
-	b.ReportMetric(runs*size/1e6/(processorTime(b)-before).Seconds(), "MB/s-of-CPU") // what a machine that does nothing else would show
+	// what a machine that does nothing else would show
+	b.ReportMetric(runs*size/1e6/(processorTime(b)-before).Seconds(), "MB/s-of-CPU")
 	b.ReportMetric(peakResidentMiB(b), "MiB-resident")
 }
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The bars for the labelled public logs, without those that were composed: causes right (the label or one of also_accept), and no log
-// without a shortage called one, nor the other way round.
+// The bars for the labelled public logs, without those that were composed: causes right (the label or one of
+// also_accept), and no log without a shortage called one, nor the other way round.
 const causesRight = 0.95
 
 // confusion counts answers by label.
@@ -48,8 +48,9 @@ func sortedCauses[V any](m map[Cause]V) []Cause {
 	return list
 }
 
-// TestCauses: the causes of public logs. The rules and their thresholds were made with these logs and labels in view, so what it prints
-// says how well they fit, not how often a diagnosis of a new log is right; it guards against regressions.
+// TestCauses: the causes of public logs. The rules and their thresholds were made with these logs and labels in view,
+// so what it prints says how well they fit, not how often a diagnosis of a new log is right; it guards against
+// regressions.
 func TestCauses(t *testing.T) {
 	table := confusion{}
 	var public, right, exact, composed, composedRight int
@@ -60,7 +61,8 @@ func TestCauses(t *testing.T) {
 		}
 		ok := d.Cause == l.Class || slices.Contains(l.AlsoAccept, d.Cause)
 		if !ok {
-			t.Logf("%s: %s (%s), want %s or %v; stage %q; %s", l.ID, d.Cause, d.Confidence, l.Class, l.AlsoAccept, d.Stage, d.Summary)
+			t.Logf("%s: %s (%s), want %s or %v; stage %q; %s", l.ID, d.Cause, d.Confidence, l.Class, l.AlsoAccept,
+				d.Stage, d.Summary)
 		}
 		if !ok && (l.Class == NotOOM || d.Cause == NotOOM) {
 			t.Errorf("%s: a shortage of memory and none were confused: %s, want %s", l.ID, d.Cause, l.Class)
@@ -75,7 +77,8 @@ func TestCauses(t *testing.T) {
 		exact += oneIf(d.Cause == l.Class)
 		table.add(l.Class, d.Cause)
 	}
-	t.Logf("public logs that the rules were made with: %d of %d causes right (%.1f %%), %d of them the label itself; composed ones %d of %d; answers by label:%v",
+	t.Logf("public logs that the rules were made with: %d of %d causes right (%.1f %%), %d of them the label "+
+		"itself; composed ones %d of %d; answers by label:%v",
 		right, public, 100*float64(right)/float64(public), exact, composedRight, composed, table)
 	if float64(right) < causesRight*float64(public) {
 		t.Errorf("%d of %d causes right, promised are %.0f %%", right, public, 100*causesRight)

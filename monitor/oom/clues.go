@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// clue is a fixed text that gives away which framework trains, which engine shards, or on what platform it runs. It is looked for in the
-// whole log: in the files of tracebacks and in what the programs print at their start.
+// clue is a fixed text that gives away which framework trains, which engine shards, or on what platform it runs. It is
+// looked for in the whole log: in the files of tracebacks and in what the programs print at their start.
 type clue struct{ word, name string }
 
 // clueTable: the packages' folders, which every traceback and every log line of theirs names.
@@ -24,8 +24,10 @@ func clueTable() []clue {
 		{"/transformers/trainer", "hf-trainer"}, {"/transformers/training_args", "hf-trainer"},
 		{"-packages/deepspeed/", "deepspeed"}, {"[launch.py:", "deepspeed"}, {"DeepSpeed info:", "deepspeed"},
 		{"-packages/accelerate/", "accelerate"},
-		{"/distributed/fsdp/", "fsdp"}, {"/_composable/fsdp/", "fsdp"}, {"FullyShardedDataParallel", "fsdp"}, {"/distributed/_composable_state", "fsdp"},
-		{"microsoft-standard", platformWSL}, {"/mnt/c/Users/", platformWSL}, {`\site-packages\`, platformWindows}, {"NvMapMem", platformTegra}, {"CuMemAllocator", platformPool},
+		{"/distributed/fsdp/", "fsdp"}, {"/_composable/fsdp/", "fsdp"}, {"FullyShardedDataParallel", "fsdp"},
+		{"/distributed/_composable_state", "fsdp"},
+		{"microsoft-standard", platformWSL}, {"/mnt/c/Users/", platformWSL}, {`\site-packages\`, platformWindows},
+		{"NvMapMem", platformTegra}, {"CuMemAllocator", platformPool},
 	}
 }
 
@@ -56,10 +58,11 @@ func clueWords() []clueWord {
 	return list
 }
 
-// trainers are the frameworks whose settings a user edits, the outermost first: axolotl is built on TRL, that on the HF Trainer, that
-// on accelerate. engines shard beneath them.
+// trainers are the frameworks whose settings a user edits, the outermost first: axolotl is built on TRL, that on the HF
+// Trainer, that on accelerate. engines shard beneath them.
 func trainers() []string {
-	return []string{"axolotl", "llamafactory", "torchtune", "torchtitan", "megatron", "litgpt", "lightning", "unsloth", "trl", "hf-trainer", "accelerate"}
+	return []string{"axolotl", "llamafactory", "torchtune", "torchtitan", "megatron", "litgpt", "lightning", "unsloth",
+		"trl", "hf-trainer", "accelerate"}
 }
 
 func engines() []string { return []string{"deepspeed", "fsdp"} }
@@ -98,9 +101,10 @@ func (q *inquest) engine() string {
 	return ""
 }
 
-// noExpandable says why expandable segments must not be advised, "" when nothing is known against them. The places are those where they
-// are known to be refused or to break: WSL (pytorch issues 192330, 112957), Windows and Tegra (CUDAAllocatorConfig.h: no driver API),
-// memory pools such as vLLM's sleep mode (pytorch issue 147851), the cudaMallocAsync backend, which ignores them.
+// noExpandable says why expandable segments must not be advised, "" when nothing is known against them. The places are
+// those where they are known to be refused or to break: WSL (pytorch issues 192330, 112957), Windows and Tegra
+// (CUDAAllocatorConfig.h: no driver API), memory pools such as vLLM's sleep mode (pytorch issue 147851), the
+// cudaMallocAsync backend, which ignores them.
 func (q *inquest) noExpandable() string {
 	if q.facts.NoExpandable != "" {
 		return q.facts.NoExpandable
@@ -109,8 +113,9 @@ func (q *inquest) noExpandable() string {
 		return "the cudaMallocAsync backend, which ignores them"
 	}
 	reasons := map[string]string{
-		platformWSL: "WSL, where the first allocation may fail with them", platformWindows: "Windows, which has none", platformTegra: "Tegra, which has none",
-		platformPool: "a memory pool (vLLM's sleep mode), which refuses them",
+		platformWSL: "WSL, where the first allocation may fail with them", platformWindows: "Windows, which has none",
+		platformTegra: "Tegra, which has none",
+		platformPool:  "a memory pool (vLLM's sleep mode), which refuses them",
 	}
 	for _, p := range []string{platformWSL, platformWindows, platformTegra, platformPool} {
 		if q.log.Clues[p] > 0 {
@@ -128,7 +133,8 @@ func (q *inquest) runEvidence() []string {
 	}
 	var list []string
 	if r.OptimizerBytes > 0 || r.GradBytes > 0 {
-		list = append(list, "exact sizes after the first optimizer step: "+size(r.ParamBytes)+" parameters, "+size(r.GradBytes)+" gradients, "+size(r.OptimizerBytes)+" optimizer state")
+		list = append(list, "exact sizes after the first optimizer step: "+size(r.ParamBytes)+" parameters, "+
+			size(r.GradBytes)+" gradients, "+size(r.OptimizerBytes)+" optimizer state")
 	}
 	if k, ok := r.leak(); ok {
 		list = append(list, "held after a step: "+size(k.firstBytes)+" early, "+size(k.lastBytes)+" at the end")

@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// Diagnose says why a run died and what to change. It is pure: equal logs and facts give equal diagnoses. Call it for a run that did not
-// end well, or for a log of which nothing else is known.
+// Diagnose says why a run died and what to change. It is pure: equal logs and facts give equal diagnoses. Call it for a
+// run that did not end well, or for a log of which nothing else is known.
 func Diagnose(log *Log, facts Facts) Diagnosis {
 	q := newInquest(log, facts)
-	d := Diagnosis{Schema: Schema, Rank: q.rank(), GPU: q.gpu(), Stage: q.stage, Simulated: facts.Simulated, OOMs: log.localMessages()}
+	d := Diagnosis{Schema: Schema, Rank: q.rank(), GPU: q.gpu(), Stage: q.stage, Simulated: facts.Simulated,
+		OOMs: log.localMessages()}
 	for _, r := range rules() {
 		if r.holds(q) {
 			d.Cause, d.Confidence = r.cause, r.confidence
@@ -66,13 +67,15 @@ func (q *inquest) gpu() int {
 
 // sentences say in one sentence what each cause means.
 var sentences = map[Cause]string{
-	Capacity:             "the job needs more memory than the GPU has",
-	FragmentationCause:   "the allocator held enough memory for the request, but in pieces that it could not join",
-	OtherProcess:         "something outside this process holds a large part of the GPU",
-	ModelLoad:            "the GPU was full before training began, while the model was loaded or moved to it",
-	OptimizerInit:        "the optimizer's state, which is made at the first step, did not fit beside the weights and gradients",
-	Activation:           "the activations of the forward and backward pass did not fit",
-	LogitsLoss:           "the logits over the whole vocabulary, and the copies that the loss makes of them, did not fit",
+	Capacity:           "the job needs more memory than the GPU has",
+	FragmentationCause: "the allocator held enough memory for the request, but in pieces that it could not join",
+	OtherProcess:       "something outside this process holds a large part of the GPU",
+	ModelLoad:          "the GPU was full before training began, while the model was loaded or moved to it",
+	OptimizerInit: "the optimizer's state, which is made at the first step, did not fit beside the weights " +
+		"and gradients",
+	Activation: "the activations of the forward and backward pass did not fit",
+	LogitsLoss: "the logits over the whole vocabulary, and the copies that the loss makes of them, did " +
+		"not fit",
 	EvalGenerate:         "evaluation or generation needed more than training",
 	LeakGrowth:           "memory in use grew until the GPU was full, so something is kept from step to step",
 	SingleHugeAllocation: "one single tensor is too large for this GPU",
@@ -81,13 +84,15 @@ var sentences = map[Cause]string{
 	NCCLOOM:              "NCCL found no room for its buffers on a full GPU",
 	CublasAllocFailed:    "cuBLAS or cuDNN found no room for its workspace on a full GPU",
 	CudaContextOOM:       "a CUDA call outside PyTorch's allocator found the GPU full",
-	DriverUnifiedMemory:  "the driver refused memory for a reason other than PyTorch's use of the GPU (shared system memory, WSL, Tegra, virtual addresses)",
+	DriverUnifiedMemory: "the driver refused memory for a reason other than PyTorch's use of the GPU (shared " +
+		"system memory, WSL, Tegra, virtual addresses)",
 	AllocatorConfigError: "PyTorch refused the allocator setting, before any memory was used",
 	HIPROCm:              "an AMD GPU ran out of memory",
 	MPSXPU:               "an Apple or Intel GPU ran out of memory",
 	JAXTF:                "JAX, TensorFlow or another program than PyTorch ran out of GPU memory",
 	NotOOM:               "nothing shows that memory ran out",
-	NoCause:              "why it ended is not known: nothing shows that memory ran out, and nothing shows another cause",
+	NoCause: "why it ended is not known: nothing shows that memory ran out, and nothing shows another " +
+		"cause",
 }
 
 func (q *inquest) summary(d Diagnosis) string {
@@ -96,11 +101,13 @@ func (q *inquest) summary(d Diagnosis) string {
 		b.WriteString("simulated: ")
 	}
 	if d.Cause == LeakGrowth && q.msg == nil {
-		b.WriteString("memory in use grew through the whole log, so something is kept from step to step; how the run ended is not in it")
+		b.WriteString("memory in use grew through the whole log, so something is kept from step to step; how the " +
+			"run ended is not in it")
 		return b.String()
 	}
 	if d.Cause == CublasAllocFailed && q.log.sign(SignLibrary) == nil {
-		b.WriteString("a GPU library could not be started, as happens on a full GPU; a bad index before it and libraries that do not fit the driver give the same words")
+		b.WriteString("a GPU library could not be started, as happens on a full GPU; a bad index before it and " +
+			"libraries that do not fit the driver give the same words")
 		return b.String()
 	}
 	b.WriteString(sentences[d.Cause])
@@ -124,16 +131,18 @@ func (q *inquest) summary(d Diagnosis) string {
 	return b.String()
 }
 
-// instead says what ended a run that did not run out of memory, as far as it shows; proof: it is a cause of its own. A status of 1 alone
-// is none, since a shortage that nobody could read gives it too.
+// instead says what ended a run that did not run out of memory, as far as it shows; proof: it is a cause of its own. A
+// status of 1 alone is none, since a shortage that nobody could read gives it too.
 func (q *inquest) instead() (text string, proof bool) {
 	switch {
 	case q.facts.ExitCode == 0 && q.caught > 0:
-		return fmt.Sprintf("; the run caught %s and ended well (recovered)", count(q.caught, "out-of-memory message")), true
+		return fmt.Sprintf("; the run caught %s and ended well (recovered)", count(q.caught, "out-of-memory message")),
+			true
 	case q.facts.ExitCode == 0:
 		return "; the command ended with status 0", true
 	case q.bogus():
-		return "; the size that was asked for is garbage, which points to a defect or to a broken collective before it", true
+		return "; the size that was asked for is garbage, which points to a defect or to a broken collective before it",
+			true
 	}
 	if s := q.log.sign(SignFault, SignHostAllocation); s != nil {
 		return fmt.Sprintf("; %s: %s", q.log.where(s.Line), s.Text), true
@@ -161,8 +170,8 @@ func (q *inquest) instead() (text string, proof bool) {
 // accessViolation is Windows' segmentation fault (0xC0000005).
 const accessViolation = -1073741819
 
-// tellingCodes are ends that no shortage of memory gives, as Python and shells tell them: the signals INT, QUIT, ILL, FPE, SEGV, PIPE and
-// TERM, and a command that cannot be executed or is not there.
+// tellingCodes are ends that no shortage of memory gives, as Python and shells tell them: the signals INT, QUIT, ILL,
+// FPE, SEGV, PIPE and TERM, and a command that cannot be executed or is not there.
 func tellingCodes() []int {
 	codes := []int{126, 127, accessViolation}
 	for _, signal := range []int{2, 3, 4, 8, 11, 13, 15} {

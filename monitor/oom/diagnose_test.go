@@ -10,13 +10,24 @@ import (
 const (
 	gib = int64(1) << 30
 	// full is a card filled by this process alone: no holes, nobody else.
-	full = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 132.00 MiB. GPU 0 has a total capacity of 79.10 GiB of which 98.00 MiB is free. Including non-PyTorch memory, this process has 78.89 GiB memory in use. Of the allocated memory 77.12 GiB is allocated by PyTorch, and 165.81 MiB is reserved by PyTorch but unallocated.\n"
+	full = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 132.00 MiB. GPU 0 has a total capacity of " +
+		"79.10 GiB of which 98.00 MiB is free. Including non-PyTorch memory, this process has 78.89 GiB memory in " +
+		"use. Of the allocated memory 77.12 GiB is allocated by PyTorch, and 165.81 MiB is reserved by PyTorch " +
+		"but unallocated.\n"
 	// shared is a card of which another process holds half.
-	shared = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 132.00 MiB. GPU 0 has a total capacity of 79.10 GiB of which 98.00 MiB is free. Process 4242 has 40.00 GiB memory in use. Including non-PyTorch memory, this process has 38.89 GiB memory in use. Of the allocated memory 37.12 GiB is allocated by PyTorch, and 165.81 MiB is reserved by PyTorch but unallocated.\n"
+	shared = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 132.00 MiB. GPU 0 has a total capacity " +
+		"of 79.10 GiB of which 98.00 MiB is free. Process 4242 has 40.00 GiB memory in use. Including non-PyTorch " +
+		"memory, this process has 38.89 GiB memory in use. Of the allocated memory 37.12 GiB is allocated by " +
+		"PyTorch, and 165.81 MiB is reserved by PyTorch but unallocated.\n"
 	// holed is a card with ten times the request in holes.
-	holed       = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 98.00 MiB is free. Including non-PyTorch memory, this process has 78.89 GiB memory in use. Of the allocated memory 67.12 GiB is allocated by PyTorch, and 10.20 GiB is reserved by PyTorch but unallocated.\n"
-	agentKilled = "E0325 20:57:27.620000 2606 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -9) local_rank: 5 (pid: 2630) of binary: /usr/bin/python\n"
-	logitsFrame = "Traceback (most recent call last):\n  File \"/app/train.py\", line 9, in step\n    loss = F.cross_entropy(logits, labels)\n"
+	holed = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total " +
+		"capacity of 79.10 GiB of which 98.00 MiB is free. Including non-PyTorch memory, this process has 78.89 GiB " +
+		"memory in use. Of the allocated memory 67.12 GiB is allocated by PyTorch, and 10.20 GiB is reserved by " +
+		"PyTorch but unallocated.\n"
+	agentKilled = "E0325 20:57:27.620000 2606 torch/distributed/elastic/multiprocessing/api.py:869] failed " +
+		"(exitcode: -9) local_rank: 5 (pid: 2630) of binary: /usr/bin/python\n"
+	logitsFrame = "Traceback (most recent call last):\n  File \"/app/train.py\", line 9, in step\n    loss = " +
+		"F.cross_entropy(logits, labels)\n"
 )
 
 // TestDiagnose: what facts of the run do to the same text; the expected causes are those of the contract's section 6.
@@ -50,11 +61,15 @@ func TestDiagnose(t *testing.T) {
 		{"killed, counted", agentKilled, facts(func(f *Facts) { f.CgroupOOMKills = 1 }), HostOOMKill, high},
 		{"killed, not known", agentKilled, facts(none), HostOOMKill, medium},
 		{"killed, not counted", agentKilled, facts(func(f *Facts) { f.CgroupOOMKills = 0 }), HostOOMKill, low},
-		{"killed, told by the launcher alone", "", facts(func(f *Facts) { f.Deaths = []RankDeath{{Rank: 2, ExitCode: -9}}; f.CgroupOOMKills = 3 }), HostOOMKill, high},
+		{"killed, told by the launcher alone", "",
+			facts(func(f *Facts) { f.Deaths = []RankDeath{{Rank: 2, ExitCode: -9}}; f.CgroupOOMKills = 3 }),
+			HostOOMKill, high},
 		{"exception", "ValueError: bad sample\n", facts(none), NotOOM, medium},
 		{"caught", full, facts(func(f *Facts) { f.ExitCode = 0 }), NotOOM, medium},
-		{"logged and caught, then another exception", "WARNING skipping batch: " + full + "ValueError: bad sample\n", facts(none), NotOOM, medium},
-		{"allocator", "RuntimeError: CachingAllocator option max_split_size_mb too small, must be >= 20\n", facts(none), AllocatorConfigError, high},
+		{"logged and caught, then another exception", "WARNING skipping batch: " + full + "ValueError: bad sample\n",
+			facts(none), NotOOM, medium},
+		{"allocator", "RuntimeError: CachingAllocator option max_split_size_mb too small, must be >= 20\n", facts(none),
+			AllocatorConfigError, high},
 	} {
 		d := Diagnose(scanText(t, c.text), c.facts)
 		if d.Cause != c.cause || d.Confidence != c.confidence {
@@ -78,7 +93,8 @@ func TestRemedyOrder(t *testing.T) {
 		}
 		return list
 	}
-	general := []string{"amp", "fused-loss", "grad-accum", "checkpointing", "sharding", "optimizer-8bit", "offload", "model-parallel", "lora", "shorter-seq"}
+	general := []string{"amp", "fused-loss", "grad-accum", "checkpointing", "sharding", "optimizer-8bit", "offload",
+		"model-parallel", "lora", "shorter-seq"}
 	if got := ids(full, NoFacts()); !slices.Equal(got, general) {
 		t.Errorf("full card: %v", got)
 	}
@@ -93,7 +109,8 @@ func TestRemedyOrder(t *testing.T) {
 	if got := ids(shared, NoFacts()); got[0] != "free-gpu" {
 		t.Errorf("shared card: %v", got)
 	}
-	if got := ids(agentKilled, NoFacts()); !slices.Equal(got, []string{"more-host-memory", "fewer-loader-workers", "low-cpu-mem"}) {
+	if got := ids(agentKilled, NoFacts()); !slices.Equal(got,
+		[]string{"more-host-memory", "fewer-loader-workers", "low-cpu-mem"}) {
 		t.Errorf("killed: %v", got)
 	}
 }
@@ -108,7 +125,9 @@ func TestFreeGPUNamesProcesses(t *testing.T) {
 // TestOldTorchIsNotToldToUseNewOptions: expandable segments end a torch before 2.1 at start.
 func TestOldTorchIsNotToldToUseNewOptions(t *testing.T) {
 	f := NoFacts()
-	for version, want := range map[string]string{"2.0.1": "max_split_size_mb", "2.6.0": "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "2.9.1": "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"} {
+	for version, want := range map[string]string{"2.0.1": "max_split_size_mb",
+		"2.6.0": "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+		"2.9.1": "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"} {
 		f.TorchVersion = version
 		how := Diagnose(scanText(t, holed), f).Remedies[0].How
 		if !strings.HasPrefix(how, "export ") || !strings.Contains(how, want) {
@@ -168,13 +187,16 @@ func TestSummaries(t *testing.T) {
 		{"", "the log is empty", ""},
 		{"RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED\n", "could not be started", "found no room"},
 		{"RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED\n", "found no room", ""},
-		{"max mem: 9210\nmax mem: 12731\nmax mem: 16299\nmax mem: 19822\nmax mem: 23310\n", "how the run ended is not in it", "until the GPU was full"},
+		{"max mem: 9210\nmax mem: 12731\nmax mem: 16299\nmax mem: 19822\nmax mem: 23310\n",
+			"how the run ended is not in it", "until the GPU was full"},
 	} {
-		if d := Diagnose(scanText(t, c.text), NoFacts()); !strings.Contains(d.Summary, c.has) || c.hasNot != "" && strings.Contains(d.Summary, c.hasNot) {
+		if d := Diagnose(scanText(t, c.text), NoFacts()); !strings.Contains(d.Summary, c.has) ||
+			c.hasNot != "" && strings.Contains(d.Summary, c.hasNot) {
 			t.Errorf("%q: %s", c.text, d.Summary)
 		}
 	}
-	d := Diagnose(scanText(t, "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.\nsrun: error: node3: task 1: Out Of Memory\n"), NoFacts())
+	d := Diagnose(scanText(t, "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.\nsrun: error: node3: "+
+		"task 1: Out Of Memory\n"), NoFacts())
 	for _, line := range d.Evidence {
 		if strings.Contains(line, "whether the kernel did it") {
 			t.Errorf("the log says who did it: %v", d.Evidence)
@@ -182,7 +204,8 @@ func TestSummaries(t *testing.T) {
 	}
 }
 
-// TestNoEvidence: that no memory ran out is said only where another cause shows; where nothing does, the cause is unknown and nothing is sure.
+// TestNoEvidence: that no memory ran out is said only where another cause shows; where nothing does, the cause is
+// unknown and nothing is sure.
 func TestNoEvidence(t *testing.T) {
 	table := "failed (exitcode: %s) local_rank: 0 (pid: 14346) of binary: /usr/bin/python\n"
 	code := func(n string) string { return strings.ReplaceAll(table, "%s", n) }
@@ -214,7 +237,8 @@ func TestNoEvidence(t *testing.T) {
 			f.Deaths = append(f.Deaths, RankDeath{Rank: i, ExitCode: c})
 		}
 		d := Diagnose(scanText(t, tt.text), f)
-		if d.Cause != tt.want || d.Cause == NoCause && (d.Confidence != low || strings.Contains(d.Summary, "did not run out")) {
+		if d.Cause != tt.want || d.Cause == NoCause &&
+			(d.Confidence != low || strings.Contains(d.Summary, "did not run out")) {
 			t.Errorf("%s: %s (%s): %s", tt.name, d.Cause, d.Confidence, d.Summary)
 		}
 	}

@@ -76,7 +76,8 @@ func (q *inquest) messageEvidence(add func(string, ...any)) {
 		add("tried %s, free %s of %s", size(m.TriedBytes), size(m.FreeBytes), size(m.TotalBytes))
 	}
 	if m.AllocatedBytes >= 0 && m.ReservedUnallocatedBytes >= 0 {
-		add("PyTorch: %s allocated, %s reserved but unallocated (%s)", size(m.AllocatedBytes), size(m.ReservedUnallocatedBytes), q.holesVerdict())
+		add("PyTorch: %s allocated, %s reserved but unallocated (%s)", size(m.AllocatedBytes),
+			size(m.ReservedUnallocatedBytes), q.holesVerdict())
 	}
 	if m.PrivatePoolBytes > 0 {
 		add("%s belong to CUDA graph pools: idle memory there cannot serve other requests", size(m.PrivatePoolBytes))
@@ -98,7 +99,8 @@ func (q *inquest) messageEvidence(add func(string, ...any)) {
 		add("process %d of the message is this process itself, under the host's number", m.OwnPID)
 	}
 	if q.unexplained() {
-		add("free memory was read after the failure and exceeds the request: the numbers alone do not explain it (another process in between, a driver limit)")
+		add("free memory was read after the failure and exceeds the request: the numbers alone do not explain it " +
+			"(another process in between, a driver limit)")
 	}
 	if m.Traceback.Nearest != "" {
 		add("nearest frame of the project: %s", m.Traceback.Nearest)
@@ -151,16 +153,19 @@ func (q *inquest) deathEvidence(add func(string, ...any)) {
 	case q.facts.CgroupOOMKills > 0:
 		add("the cgroup's oom_kill counter rose by %d during the run", q.facts.CgroupOOMKills)
 	case q.facts.CgroupOOMKills == 0:
-		add("the cgroup's oom_kill counter did not rise: look for another sender (scheduler, preemption, a person, the kernel's global OOM killer in dmesg)")
+		add("the cgroup's oom_kill counter did not rise: look for another sender (scheduler, preemption, a person, " +
+			"the kernel's global OOM killer in dmesg)")
 	case q.log.sign(SignOOMKiller) != nil: // the log itself says who did it
 	default:
-		add("whether the kernel did it is not in the log: look at dmesg (oom-kill), memory.events of the cgroup (oom_kill), sacct or kubectl describe")
+		add("whether the kernel did it is not in the log: look at dmesg (oom-kill), memory.events of the cgroup " +
+			"(oom_kill), sacct or kubectl describe")
 	}
 }
 
 // signalName names the signals that matter here.
 func signalName(code int) string {
-	if name := map[int]string{-6: "SIGABRT", -7: "SIGBUS", -9: "SIGKILL", -11: "SIGSEGV", -15: "SIGTERM"}[code]; name != "" {
+	if name := map[int]string{-6: "SIGABRT", -7: "SIGBUS", -9: "SIGKILL", -11: "SIGSEGV",
+		-15: "SIGTERM"}[code]; name != "" {
 		return " = " + name
 	}
 	return ""

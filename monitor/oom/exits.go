@@ -9,7 +9,8 @@ import (
 	"syscall"
 )
 
-// exitRule reads the line of a launcher that tells how a process ended. code turns the captured text into an exit code, negative for a signal.
+// exitRule reads the line of a launcher that tells how a process ended. code turns the captured text into an exit code,
+// negative for a signal.
 type exitRule struct {
 	launcher, word string
 	pattern        *regexp.Regexp // captures the code, named groups rank, local and pid where the line has them
@@ -20,23 +21,31 @@ type exitRule struct {
 func exitRules() []exitRule {
 	re := regexp.MustCompile
 	return []exitRule{
-		{"torchrun", "failed (exitcode: ", re(`exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)`), plainCode},
+		{"torchrun", "failed (exitcode: ",
+			re(`exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)`), plainCode},
 		{"torchrun", "exitcode  : ", re(`exitcode  : (?P<code>-?\d+) \(pid: (?P<pid>\d+)`), plainCode},
-		{"torchrun", " received by PID ", re(`(?i)signal (?P<code>\d+) \(SIG\w+\) received by PID (?P<pid>\d+)`), negativeCode},
+		{"torchrun", " received by PID ", re(`(?i)signal (?P<code>\d+) \(SIG\w+\) received by PID (?P<pid>\d+)`),
+			negativeCode},
 		{"deepspeed", "exits with return code", re(`exits with return code = (?P<code>-?\d+)`), plainCode},
 		{"accelerate", "died with <Signals.", re(`died with <Signals\.(?P<code>\w+): \d+`), signalCode},
 		{"accelerate", "returned non-zero exit status", re(`exit status (?P<code>-?\d+)`), shellCode},
-		{"mp.spawn", "terminated with signal SIG", re(`process (?P<rank>\d+) terminated with signal (?P<code>\w+)`), signalCode},
-		{"mp.spawn", "terminated with the following error", re(`Process (?P<rank>\d+) terminated with the following (?P<code>error)`), exceptionCode},
+		{"mp.spawn", "terminated with signal SIG", re(`process (?P<rank>\d+) terminated with signal (?P<code>\w+)`),
+			signalCode},
+		{"mp.spawn", "terminated with the following error",
+			re(`Process (?P<rank>\d+) terminated with the following (?P<code>error)`), exceptionCode},
 		{"mpirun", "EXIT CODE: ", re(`EXIT CODE: (?P<code>\d+)`), mpichCode},
-		{"mpirun", "exited on signal ", re(`process rank (?P<rank>\d+) with PID (?P<pid>\d+) .*exited on signal (?P<code>\d+)`), negativeCode},
+		{"mpirun", "exited on signal ",
+			re(`process rank (?P<rank>\d+) with PID (?P<pid>\d+) .*exited on signal (?P<code>\d+)`), negativeCode},
 		{"srun", "srun: error: ", re(`: tasks? (?P<rank>\d+)[^:]*: (?P<code>Killed|Out Of Memory|Bus error|Segmentation fault|Aborted|Terminated)`), wordCode},
 		{"kubernetes", "Exit Code:", re(`Exit Code:\s+(?P<code>\d+)`), shellCode},
 		{inProse, `xitCode":`, re(`xitCode": ?(?P<code>\d+)`), shellCode},
-		{inProse, "exit code ", re(`(?:with|with an?|[Ff]ailed:) exit code (?P<code>-?\d+)`), shellCode}, // GitLab: Job failed: exit code 137
+		// GitLab: Job failed: exit code 137
+		{inProse, "exit code ", re(`(?:with|with an?|[Ff]ailed:) exit code (?P<code>-?\d+)`), shellCode},
 		{inProse, "exited with code ", re(`exited with code (?P<code>-?\d+)`), shellCode},
-		{"horovod", " exit with status code ", re(`Process (?P<rank>\d+) exit with status code (?P<code>\d+)`), shellCode},
-		{"lightning", "terminated with code ", re(`Child process (?P<pid>\d+) terminated with code (?P<code>-?\d+)`), plainCode},
+		{"horovod", " exit with status code ", re(`Process (?P<rank>\d+) exit with status code (?P<code>\d+)`),
+			shellCode},
+		{"lightning", "terminated with code ", re(`Child process (?P<pid>\d+) terminated with code (?P<code>-?\d+)`),
+			plainCode},
 	}
 }
 
@@ -77,7 +86,8 @@ func negativeCode(s string) (int, bool) {
 // wordCode: srun names a signal as strsignal does, and a kill for memory by its reason.
 func wordCode(name string) (int, bool) {
 	n, ok := map[string]syscall.Signal{
-		"Killed": syscall.SIGKILL, "Out Of Memory": syscall.SIGKILL, "Bus error": syscall.SIGBUS, "Terminated": syscall.SIGTERM, "Segmentation fault": syscall.SIGSEGV, "Aborted": syscall.SIGABRT,
+		"Killed": syscall.SIGKILL, "Out Of Memory": syscall.SIGKILL, "Bus error": syscall.SIGBUS,
+		"Terminated": syscall.SIGTERM, "Segmentation fault": syscall.SIGSEGV, "Aborted": syscall.SIGABRT,
 	}[name]
 	return -int(n), ok
 }
@@ -113,9 +123,11 @@ func (r exitRule) read(s *scanner, p place) {
 	if !ok {
 		return
 	}
-	e := Exit{RankDeath: RankDeath{Rank: firstInt([]string{group("rank")}), ExitCode: code}, LocalRank: firstInt([]string{group("local")}),
-		PID: firstInt([]string{group("pid")}), Launcher: r.launcher, Line: p.line}
-	if _, after, ok := strings.Cut(line, "--local_rank="); ok && e.LocalRank < 0 { // in the command, as DeepSpeed and torch.distributed.launch print it
+	e := Exit{RankDeath: RankDeath{Rank: firstInt([]string{group("rank")}), ExitCode: code},
+		LocalRank: firstInt([]string{group("local")}),
+		PID:       firstInt([]string{group("pid")}), Launcher: r.launcher, Line: p.line}
+	// in the command, as DeepSpeed and torch.distributed.launch print it
+	if _, after, ok := strings.Cut(line, "--local_rank="); ok && e.LocalRank < 0 {
 		e.LocalRank = firstInt([]string{after[:len(after)-len(strings.TrimLeft(after, "0123456789"))]})
 	}
 	if strings.HasPrefix(r.word, "exitcode  ") {
@@ -132,7 +144,8 @@ func (e *Exit) readTable(above iter.Seq[*line]) {
 			e.Rank, e.LocalRank = firstInt(m[1:2]), firstInt(m[2:3])
 		}
 		e.Root = e.Root || strings.HasPrefix(l.string, "Root Cause (first observed failure)")
-		if read++; read == tableReach || strings.HasPrefix(l.string, "traceback :") || strings.HasPrefix(l.string, "Failures:") {
+		if read++; read == tableReach || strings.HasPrefix(l.string, "traceback :") ||
+			strings.HasPrefix(l.string, "Failures:") {
 			return
 		}
 	}

@@ -10,12 +10,14 @@ import (
 	"testing"
 )
 
-// form is one short log of testdata/forms: how one program says one thing, typed anew after its source or after public threads.
+// form is one short log of testdata/forms: how one program says one thing, typed anew after its source or after public
+// threads.
 type form struct {
 	name   string // file and description
 	causes []Cause
-	want   map[string]string // stage, rank, gpu, and the first message's numbers as printed, without the space: as far as the form gives them
-	text   string
+	// stage, rank, gpu, and the first message's numbers as printed, without the space: as far as the form gives them
+	want map[string]string
+	text string
 }
 
 // formTitle is the line between forms: -- cause[/cause...] key=value... | description --
@@ -25,8 +27,10 @@ var formTitle = regexp.MustCompile(`^-- (\S+)((?: \w+=\S+)*) \| (.+) --$`)
 var closeSlashes = strings.NewReplacer(string(HIPROCm), "hip:rocm", string(MPSXPU), "mps:xpu", string(JAXTF), "jax:tf")
 
 // fullCard is what {full} stands for in testdata/forms.
-const fullCard = "CUDA out of memory. Tried to allocate 132.00 MiB. GPU 1 has a total capacity of 79.10 GiB of which 98.00 MiB is free. " +
-	"Including non-PyTorch memory, this process has 78.89 GiB memory in use. Of the allocated memory 77.12 GiB is allocated by PyTorch, " +
+const fullCard = "CUDA out of memory. Tried to allocate 132.00 MiB. GPU 1 has a total capacity of 79.10 GiB of " +
+	"which 98.00 MiB is free. " +
+	"Including non-PyTorch memory, this process has 78.89 GiB memory in use. Of the allocated memory 77.12 GiB is " +
+	"allocated by PyTorch, " +
 	"and 165.81 MiB is reserved by PyTorch but unallocated."
 
 func readForms(t testing.TB) []form {
@@ -65,7 +69,8 @@ func readForms(t testing.TB) []form {
 	return forms
 }
 
-// TestForms: every form that programs give to their ends is judged right, with the rank, the GPU and the stage that it shows.
+// TestForms: every form that programs give to their ends is judged right, with the rank, the GPU and the stage that it
+// shows.
 func TestForms(t *testing.T) {
 	for _, f := range readForms(t) {
 		log := scanText(t, f.text)
@@ -89,7 +94,8 @@ func checkNumbers(t *testing.T, f form, log *Log) {
 	t.Helper()
 	numbers := map[string]func(Message) int64{
 		"tried": func(m Message) int64 { return m.TriedBytes }, "total": func(m Message) int64 { return m.TotalBytes },
-		"free": func(m Message) int64 { return m.FreeBytes }, "alloc": func(m Message) int64 { return m.AllocatedBytes },
+		"free":  func(m Message) int64 { return m.FreeBytes },
+		"alloc": func(m Message) int64 { return m.AllocatedBytes },
 	}
 	for key, number := range numbers {
 		printed, ok := f.want[key]

@@ -75,7 +75,8 @@ func shortest(texts []string) int {
 	return len(slices.MinFunc(texts, func(a, b string) int { return len(a) - len(b) }))
 }
 
-// beginnings are patterns for the start of a line, of which the first that matches counts. Most lines begin with a letter that few allow.
+// beginnings are patterns for the start of a line, of which the first that matches counts. Most lines begin with a
+// letter that few allow.
 type beginnings struct {
 	of [][]guarded // by the first byte of a line
 }

@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// inquest is what the rules ask about: the message that killed the run, the numbers derived from it, and how processes ended.
+// inquest is what the rules ask about: the message that killed the run, the numbers derived from it, and how processes
+// ended.
 type inquest struct {
 	log   *Log
 	facts Facts
@@ -20,7 +21,8 @@ type inquest struct {
 	deaths    []Exit
 	victims   map[int]bool // of the agent's SIGKILL
 	root      *Exit
-	// outside is device memory that neither this process nor free memory explains, others what the listed processes hold; Unknown if not derivable.
+	// outside is device memory that neither this process nor free memory explains, others what the listed processes
+	// hold; Unknown if not derivable.
 	outside, others int64
 }
 
@@ -57,15 +59,16 @@ func (q *inquest) hasDeath(d RankDeath) bool {
 	return false
 }
 
-// pickMessage takes the first message that was not caught: of the rank that the probe names if it has one, else the earliest,
-// and one with sizes before a bare warning.
+// pickMessage takes the first message that was not caught: of the rank that the probe names if it has one, else the
+// earliest, and one with sizes before a bare warning.
 func (q *inquest) pickMessage() {
 	better := func(m *Message) bool {
 		if q.msg == nil {
 			return true
 		}
 		ofRank := q.facts.Rank >= 0 && m.Rank == q.facts.Rank && q.msg.Rank != q.facts.Rank
-		return ofRank || earlier(m, q.msg) || (q.msg.Form == FormWarning || q.msg.Form == FormAssert) && m.Form == FormCUDA
+		return ofRank || earlier(m, q.msg) ||
+			(q.msg.Form == FormWarning || q.msg.Form == FormAssert) && m.Form == FormCUDA
 	}
 	for i := range q.log.Messages {
 		m := &q.log.Messages[i]
@@ -77,7 +80,8 @@ func (q *inquest) pickMessage() {
 	}
 }
 
-// wasCaught: the run ended well; or the message is only a log line or a warning and the run died of something else later.
+// wasCaught: the run ended well; or the message is only a log line or a warning and the run died of something else
+// later.
 func (q *inquest) wasCaught(m *Message) bool {
 	if q.facts.ExitCode == 0 {
 		return true
@@ -94,8 +98,8 @@ func (q *inquest) diedOfOther(m *Message) bool {
 	return p != nil && p.exception.Line > m.Line
 }
 
-// outsideBytes is total - free - what this process holds. The process's own figure includes its context and NCCL; where the driver does
-// not give it, what PyTorch reserved is the next best, and context and NCCL count as outside.
+// outsideBytes is total - free - what this process holds. The process's own figure includes its context and NCCL; where
+// the driver does not give it, what PyTorch reserved is the next best, and context and NCCL count as outside.
 func outsideBytes(m Message) int64 {
 	if m.TotalBytes < 0 || m.FreeBytes < 0 {
 		return Unknown
@@ -118,11 +122,11 @@ func listedBytes(m Message) int64 {
 	return sum
 }
 
-// Thresholds of the number tests. contextBytes is the upper end of what a CUDA context and NCCL take (0.3 to 1.5 GiB in the logs of testdata).
-// outsideShare keeps the job's own sibling contexts (case 031: 7 % of the card) from being called strangers. holesShare is the least share of
-// the card that must lie in unusable cache: below 3 % it is the ordinary rest of 2 and 20 MiB segments (cases 033, 034, 043).
-// hugeShare is a request that no small change makes fit. poolShare is the least that cudaMallocAsync must hold unused (case 047: 19 %, another
-// cause; a public thread: 25 %).
+// Thresholds of the number tests. contextBytes is the upper end of what a CUDA context and NCCL take (0.3 to 1.5 GiB in
+// the logs of testdata). outsideShare keeps the job's own sibling contexts (case 031: 7 % of the card) from being
+// called strangers. holesShare is the least share of the card that must lie in unusable cache: below 3 % it is the
+// ordinary rest of 2 and 20 MiB segments (cases 033, 034, 043). hugeShare is a request that no small change makes fit.
+// poolShare is the least that cudaMallocAsync must hold unused (case 047: 19 %, another cause; a public thread: 25 %).
 const (
 	contextBytes    = 3 << 29
 	outsideShare    = 0.15
@@ -135,7 +139,8 @@ const (
 )
 
 func (q *inquest) cuda() bool {
-	return q.msg != nil && (q.msg.Form == FormCUDA || q.msg.Form == FormAsync || q.msg.Form == FormWarning || q.msg.Form == FormServing)
+	return q.msg != nil && (q.msg.Form == FormCUDA || q.msg.Form == FormAsync || q.msg.Form == FormWarning ||
+		q.msg.Form == FormServing)
 }
 
 func (q *inquest) share(bytes int64) float64 {
@@ -145,7 +150,8 @@ func (q *inquest) share(bytes int64) float64 {
 	return float64(bytes) / float64(q.msg.TotalBytes)
 }
 
-// otherProcess: memory outside this process is a large part of the card. A fraction limit or a request beyond the card explain themselves.
+// otherProcess: memory outside this process is a large part of the card. A fraction limit or a request beyond the card
+// explain themselves.
 func (q *inquest) otherProcess() bool {
 	if q.msg == nil || q.limited() {
 		return false
@@ -157,13 +163,16 @@ func (q *inquest) otherProcess() bool {
 // holes: what is reserved and unused would hold the request.
 func (q *inquest) holes(share float64) bool {
 	m := q.msg
-	return m != nil && m.TriedBytes > 0 && m.ReservedUnallocatedBytes >= m.TriedBytes && q.share(m.ReservedUnallocatedBytes) >= share
+	return m != nil && m.TriedBytes > 0 && m.ReservedUnallocatedBytes >= m.TriedBytes &&
+		q.share(m.ReservedUnallocatedBytes) >= share
 }
 
-// asyncHoles: cudaMallocAsync prints no cache; what is neither free nor allocated is its pool, as long as nothing else holds it.
+// asyncHoles: cudaMallocAsync prints no cache; what is neither free nor allocated is its pool, as long as nothing else
+// holds it.
 func (q *inquest) asyncHoles() bool {
 	m := q.msg
-	if m == nil || m.Form != FormAsync || m.TriedBytes <= 0 || m.AllocatedBytes < 0 || m.TotalBytes < 0 || m.FreeBytes < 0 {
+	if m == nil || m.Form != FormAsync || m.TriedBytes <= 0 || m.AllocatedBytes < 0 || m.TotalBytes < 0 ||
+		m.FreeBytes < 0 {
 		return false
 	}
 	held := m.TotalBytes - m.FreeBytes - m.AllocatedBytes
@@ -173,7 +182,8 @@ func (q *inquest) asyncHoles() bool {
 // limited: a memory fraction, not the card, was the limit.
 func (q *inquest) limited() bool {
 	m := q.msg
-	return m != nil && m.AllowedBytes >= 0 && m.TotalBytes > 0 && m.AllowedBytes < m.TotalBytes && m.FreeBytes >= m.TriedBytes
+	return m != nil && m.AllowedBytes >= 0 && m.TotalBytes > 0 && m.AllowedBytes < m.TotalBytes &&
+		m.FreeBytes >= m.TriedBytes
 }
 
 // unexplained: far more was free than was asked for, and no limit was set.
@@ -215,7 +225,8 @@ const grewShare = 0.25
 
 // grewOnly: the log shows nothing but memory in use that rises from its first to its last quarter.
 func (q *inquest) grewOnly() bool {
-	if q.msg != nil || q.caught > 0 || len(q.log.Signs) > 0 || len(q.deaths) > 0 || q.log.Exception.Line > 0 || q.facts.Run != nil {
+	if q.msg != nil || q.caught > 0 || len(q.log.Signs) > 0 || len(q.deaths) > 0 || q.log.Exception.Line > 0 ||
+		q.facts.Run != nil {
 		return false
 	}
 	_, first, last, ok := q.growth()

@@ -185,8 +185,8 @@ func linesBack(raw []byte) iter.Seq[*line] {
 	}
 }
 
-// allowance bounds what looking closer may cost, so that no text takes longer than its length explains: every byte that was read earns one,
-// every look takes some. What real logs need is far below it.
+// allowance bounds what looking closer may cost, so that no text takes longer than its length explains: every byte that
+// was read earns one, every look takes some. What real logs need is far below it.
 type allowance struct{ left, at int64 }
 
 // allowanceMost is what may be saved up.

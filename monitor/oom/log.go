@@ -2,7 +2,8 @@ package oom
 
 import "slices"
 
-// Bounds on what is kept of a log of any size: the first and the last of each kind, so that both the root cause and the end of the run survive.
+// Bounds on what is kept of a log of any size: the first and the last of each kind, so that both the root cause and the
+// end of the run survive.
 const (
 	keepMessages = 256
 	keepSigns    = 512
@@ -12,13 +13,15 @@ const (
 
 // Log is what Scan found in a log; Diagnose judges it.
 type Log struct {
-	// Messages are the out-of-memory messages of GPU allocators in their order; equal ones (a message printed again by a launcher) once.
+	// Messages are the out-of-memory messages of GPU allocators in their order; equal ones (a message printed again by
+	// a launcher) once.
 	Messages []Message
 	// Signs are the other lines that speak for or against a shortage of memory.
 	Signs []Sign
 	// Exits are process ends told by torchrun, DeepSpeed, accelerate, mp.spawn, MPI, Slurm and Kubernetes.
 	Exits []Exit
-	// Exception is the last Python exception that is not a launcher's echo and not an out-of-memory message; Line 0: none.
+	// Exception is the last Python exception that is not a launcher's echo and not an out-of-memory message; Line 0:
+	// none.
 	Exception      Sign
 	firstException Sign
 	// Growth are figures of used GPU memory that the training printed while it ran, one series a spelling.
@@ -81,8 +84,9 @@ func (s *Series) add(v float64) {
 	s.Values, s.stride = half, s.stride*2
 }
 
-// Growth thresholds, from the labelled logs of testdata: a running maximum that levels off is no growth, so every quarter of the
-// run must end higher than the one before, and the whole by more than the scatter of variable batch sizes.
+// Growth thresholds, from the labelled logs of testdata: a running maximum that levels off is no growth, so every
+// quarter of the run must end higher than the one before, and the whole by more than the scatter of variable batch
+// sizes.
 const (
 	growthLeastSamples = 4
 	growthLeastShare   = 0.10
@@ -117,7 +121,8 @@ func maxOf(values []float64) float64 {
 	return top
 }
 
-// repeats tells whether m is a message already taken, printed once more by a launcher or a logger, and adds what it knows more.
+// repeats tells whether m is a message already taken, printed once more by a launcher or a logger, and adds what it
+// knows more.
 func (l *Log) repeats(m Message) bool {
 	for i := range l.Messages {
 		old := &l.Messages[i]
@@ -164,7 +169,8 @@ func (l *Log) indexExits() {
 	}
 }
 
-// keepEnds appends. What lies in the middle is dropped now and then, so that one more costs no more with many than with few.
+// keepEnds appends. What lies in the middle is dropped now and then, so that one more costs no more with many than with
+// few.
 func keepEnds[T any](list []T, item T, most int) []T {
 	if len(list) >= 2*most {
 		list = ends(list, most)

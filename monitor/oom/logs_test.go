@@ -69,13 +69,16 @@ func scanFile(t testing.TB, name string) *Log {
 // TestFields: every number that a labelled log prints, exact to the printed digits.
 func TestFields(t *testing.T) {
 	fields := map[string]func(Message) int64{
-		"tried_to_alloc": func(m Message) int64 { return m.TriedBytes }, "total_capacity": func(m Message) int64 { return m.TotalBytes },
-		"free": func(m Message) int64 { return m.FreeBytes }, "allocated_by_pytorch": func(m Message) int64 { return m.AllocatedBytes },
+		"tried_to_alloc":       func(m Message) int64 { return m.TriedBytes },
+		"total_capacity":       func(m Message) int64 { return m.TotalBytes },
+		"free":                 func(m Message) int64 { return m.FreeBytes },
+		"allocated_by_pytorch": func(m Message) int64 { return m.AllocatedBytes },
 		"reserved_total":       func(m Message) int64 { return m.ReservedBytes },
 		"reserved_unallocated": func(m Message) int64 { return m.ReservedUnallocatedBytes },
 		"cached":               func(m Message) int64 { return m.ReservedUnallocatedBytes },
-		"private_pools":        func(m Message) int64 { return m.PrivatePoolBytes }, "allowed": func(m Message) int64 { return m.AllowedBytes },
-		"process_in_use": func(m Message) int64 { return m.ProcessBytes },
+		"private_pools":        func(m Message) int64 { return m.PrivatePoolBytes },
+		"allowed":              func(m Message) int64 { return m.AllowedBytes },
+		"process_in_use":       func(m Message) int64 { return m.ProcessBytes },
 	}
 	checked := 0
 	for _, l := range readLabels(t) {

@@ -40,9 +40,10 @@ type proof int
 const (
 	asException proof = iota // sizes behind it, or an exception's name before it and nothing but punctuation behind it
 	withSize                 // sizes behind it
-	withCard                 // the request and the size of the card behind it, or torch's name of the exception before it
-	withShares               // what is allocated and what is reserved behind it
-	byItself                 // nobody writes this but the program
+	// the request and the size of the card behind it, or torch's name of the exception before it
+	withCard
+	withShares // what is allocated and what is reserved behind it
+	byItself   // nobody writes this but the program
 )
 
 // phraseBytes is more than the longest phrase (the hint with its link) has, squeezed.
@@ -102,8 +103,9 @@ func messageHeads() []head {
 		h(FormMPS, byItself, `\[metal::malloc\]Attemptingtoallocate\d+bytes`),     // MLX
 		h(FormXPU, byItself, `\d+bytes\.ThereisnotenoughGPUvideomemoryavailable`), // DirectML
 		h(FormCUDA, asException, `(?:CUDA|NPU|MUSA|MLU|HPU)outofmemory`),
-		h(FormCUDA, byItself, `MODULE:PT_DEVMEMAllocationfailed`),       // Habana
-		h(FormCUDA, byItself, `Noexecutablebatchsizefound,reachedzero`), // accelerate: batches were halved at each shortage until none was left
+		h(FormCUDA, byItself, `MODULE:PT_DEVMEMAllocationfailed`), // Habana
+		// accelerate: batches were halved at each shortage until none was left
+		h(FormCUDA, byItself, `Noexecutablebatchsizefound,reachedzero`),
 		h(FormTHC, byItself, `cudaruntimeerror\(2\):outofmemory`),
 		h(FormTHC, byItself, `THCudaCheckFAILfile=[^ ]{1,200}?error=2:outofmemory`),
 		h(FormHIP, asException, `HIPerror:(?:outofmemory|hipErrorOutOfMemory)`),
@@ -131,7 +133,8 @@ func messageHeads() []head {
 		h(FormAPI, byItself, `Failedtoallocateamemoryregionof\d+bytes`),                  // Kaldi
 		h(FormAPI, byItself, `ErrorCode2:OutOfMemory`),                                   // TensorRT
 		h(FormAPI, byItself, `Failedtoallocatememoryforrequestedbufferofsize\d+`),        // ONNX Runtime
-		h(FormAPI, byItself, `CUDA_ERROR_OUT_OF_MEMORY`),                                 // Numba, cuda-python, a library's call of the driver
+		// Numba, cuda-python, a library's call of the driver
+		h(FormAPI, byItself, `CUDA_ERROR_OUT_OF_MEMORY`),
 		h(FormDriver, asException, `CUDAdrivererror:outofmemory`),
 		h(FormAsync, asException, `Allocationondevice(\d*)(?:wouldexceedallowedmemory\.?(?:\(outofmemory\))?)?`),
 		h(formNCCL, byItself, `(?:Cuda|HIP)failure:?2?outofmemory`),
@@ -154,8 +157,8 @@ func messageHeads() []head {
 	}
 }
 
-// messagePhrases is the grammar of all generations at once: after its head a message is a row of these phrases. Where each comes from is
-// in the table of generations of TestGenerations.
+// messagePhrases is the grammar of all generations at once: after its head a message is a row of these phrases. Where
+// each comes from is in the table of generations of TestGenerations.
 func messagePhrases() []phrase {
 	const S = sizePattern
 	set := func(field func(*Message) *int64) func(*Message, []int64, []string) {
@@ -186,20 +189,23 @@ func messagePhrases() []phrase {
 			pid, _ := strconv.Atoi(words[0])
 			m.OtherProcesses = append(m.OtherProcesses, OtherProcessUse{PID: pid, Bytes: unlessZero(sizes[0])})
 		}),
-		p(`(?:Includingnon-PyTorchmemory,thisprocess|Process)has`+S+`memoryinuse`, func(m *Message, sizes []int64, _ []string) {
-			m.ProcessBytes, m.ownPartSeen = unlessZero(sizes[0]), true
-		}),
-		p(`(?:Oftheallocatedmemory)?`+S+`isallocatedbyPyTorch`, set((*Message).allocated)), // dots may stand for the part before it
+		p(`(?:Includingnon-PyTorchmemory,thisprocess|Process)has`+S+`memoryinuse`,
+			func(m *Message, sizes []int64, _ []string) {
+				m.ProcessBytes, m.ownPartSeen = unlessZero(sizes[0]), true
+			}),
+		// dots may stand for the part before it
+		p(`(?:Oftheallocatedmemory)?`+S+`isallocatedbyPyTorch`, set((*Message).allocated)),
 		p(`with`+S+`allocatedinprivatepools\(e\.g\.,(?:CUDA|HIP)Graphs\)`, func(m *Message, sizes []int64, _ []string) {
 			m.PrivatePoolBytes, m.Generation = sizes[0], "G5"
 		}),
 		p(`and`+S+`isreservedbyPyTorchbutunallocated`, set((*Message).unallocated)),
 		p(`Ifreserved(?:butunallocated)?memoryis(?:>>allocatedmemory|large)trysetting([^ ]{0,200}?)toavoidfragmentation`, takeHint),
-		p(`SeedocumentationforMemoryManagement(?:and[A-Z_]+)?(\(https?:[^)]*\))?`, func(m *Message, _ []int64, words []string) {
-			if strings.Contains(words[0], "docs.pytorch.org") && (m.Generation == "G4" || m.Generation == "G5") {
-				m.Generation += "d"
-			}
-		}),
+		p(`SeedocumentationforMemoryManagement(?:and[A-Z_]+)?(\(https?:[^)]*\))?`,
+			func(m *Message, _ []int64, words []string) {
+				if strings.Contains(words[0], "docs.pytorch.org") && (m.Generation == "G4" || m.Generation == "G5") {
+					m.Generation += "d"
+				}
+			}),
 		// cudaMallocAsync, one item a line
 		p(`Currentlyallocated:`+S, set((*Message).allocated)),
 		p(`Requested:`+S, tried),
@@ -212,22 +218,25 @@ func messagePhrases() []phrase {
 		}),
 		p(`(?:whiletrying|trying|tried|Attempting)toallocate`+S, tried),
 		p(`Attemptingtoallocate([0-9.]+)([KMGT])\.Thatwasnotpossible\.Thereare([0-9.]+)([KMGT])free`, takeTPU),
-		p(`Cannotallocate`+S+`memoryonGPU(\d+),`+S+`memoryhasbeenallocatedandavailablememoryisonly`+S, func(m *Message, sizes []int64, words []string) {
-			m.TriedBytes, m.AllocatedBytes, m.FreeBytes, m.GPU = sizes[0], sizes[1], sizes[2], firstInt(words[2:3])
-		}),
+		p(`Cannotallocate`+S+`memoryonGPU(\d+),`+S+`memoryhasbeenallocatedandavailablememoryisonly`+S,
+			func(m *Message, sizes []int64, words []string) {
+				m.TriedBytes, m.AllocatedBytes, m.FreeBytes, m.GPU = sizes[0], sizes[1], sizes[2], firstInt(words[2:3])
+			}),
 		p(S+`ofdevicememory\(outofmemory\)`, tried),
-		p(`(?:cuda:)?(\d{0,3})\(([\d.]+)/([\d.]+)(GiB)\)onstartupislessthandesiredGPUmemoryutilization\([\d.]+,`+S, func(m *Message, sizes []int64, words []string) {
-			m.GPU, m.FreeBytes = firstInt(words[:1]), parseSize(words[1], "GiB")
-			m.TotalBytes, m.TriedBytes = sizes[0], sizes[1]
-		}),
+		p(`(?:cuda:)?(\d{0,3})\(([\d.]+)/([\d.]+)(GiB)\)onstartupislessthandesiredGPUmemoryutilization\([\d.]+,`+S,
+			func(m *Message, sizes []int64, words []string) {
+				m.GPU, m.FreeBytes = firstInt(words[:1]), parseSize(words[1], "GiB")
+				m.TotalBytes, m.TriedBytes = sizes[0], sizes[1]
+			}),
 		p(`Driverreport(\d+)bytesfreeand(\d+)bytestotal`, func(m *Message, _ []int64, words []string) {
 			m.FreeBytes, m.TotalBytes = parseSize(words[0], "bytes"), parseSize(words[1], "bytes")
 		}),
-		p(`(\d+)whiletryingtoallocate`+S+`\(free:(\d+)(?:bytes)?,total:(\d+)`, func(m *Message, sizes []int64, words []string) {
-			tried(m, sizes, nil)
-			m.GPU, m.Generation = firstInt(words[:1]), "G7"
-			m.FreeBytes, m.TotalBytes = parseSize(words[3], "bytes"), parseSize(words[4], "bytes")
-		}),
+		p(`(\d+)whiletryingtoallocate`+S+`\(free:(\d+)(?:bytes)?,total:(\d+)`,
+			func(m *Message, sizes []int64, words []string) {
+				tried(m, sizes, nil)
+				m.GPU, m.Generation = firstInt(words[:1]), "G7"
+				m.FreeBytes, m.TotalBytes = parseSize(words[3], "bytes"), parseSize(words[4], "bytes")
+			}),
 	}
 }
 
@@ -271,12 +280,14 @@ func UnknownMessage() Message { return newMessage() }
 
 func newMessage() Message {
 	return Message{
-		GPU: -1, Rank: -1, TriedBytes: Unknown, TotalBytes: Unknown, FreeBytes: Unknown, AllocatedBytes: Unknown, ReservedBytes: Unknown,
+		GPU: -1, Rank: -1, TriedBytes: Unknown, TotalBytes: Unknown, FreeBytes: Unknown, AllocatedBytes: Unknown,
+		ReservedBytes:            Unknown,
 		ReservedUnallocatedBytes: Unknown, PrivatePoolBytes: Unknown, AllowedBytes: Unknown, ProcessBytes: Unknown,
 	}
 }
 
-// parseMessage reads the phrases of one message from squeezed text that starts behind its head, and returns how many bytes they took.
+// parseMessage reads the phrases of one message from squeezed text that starts behind its head, and returns how many
+// bytes they took.
 func parseMessage(m *Message, s string) int {
 	read := 0
 	for range 4096 { // every phrase takes at least one byte; a device has at most some hundred processes
@@ -311,7 +322,8 @@ func captures(found []string) (sizes []int64, words []string) {
 }
 
 func isUnit(s string) bool {
-	return s == "bytes" || s == "B" || (len(s) >= 2 && len(s) <= 3 && strings.HasSuffix(s, "B") && strings.ContainsRune("KMGT", rune(s[0])))
+	return s == "bytes" || s == "B" ||
+		(len(s) >= 2 && len(s) <= 3 && strings.HasSuffix(s, "B") && strings.ContainsRune("KMGT", rune(s[0])))
 }
 
 // complete derives what the printed numbers imply: reserved from its parts, and which process of the list is this one.
@@ -326,8 +338,9 @@ func (m *Message) complete() {
 	m.takeOwnProcess()
 }
 
-// takeOwnProcess: inside a container NVML lists this process under its host PID, as if it were another one, and the part on "this process"
-// is missing. The entry that holds at least what PyTorch reserved, and least of those, is this process.
+// takeOwnProcess: inside a container NVML lists this process under its host PID, as if it were another one, and the
+// part on "this process" is missing. The entry that holds at least what PyTorch reserved, and least of those, is this
+// process.
 func (m *Message) takeOwnProcess() {
 	if m.ProcessBytes != Unknown || m.ownPartSeen || m.ReservedBytes < 0 {
 		return
@@ -353,6 +366,8 @@ func (m *Message) sized() bool {
 
 // sameNumbers tells whether two messages are one that was printed twice.
 func (m *Message) sameNumbers(o Message) bool {
-	return m.sized() && m.Form == o.Form && m.TriedBytes == o.TriedBytes && m.TotalBytes == o.TotalBytes && m.FreeBytes == o.FreeBytes &&
-		m.AllocatedBytes == o.AllocatedBytes && m.ReservedBytes == o.ReservedBytes && m.GPU == o.GPU && m.BogusSize == o.BogusSize
+	return m.sized() && m.Form == o.Form && m.TriedBytes == o.TriedBytes && m.TotalBytes == o.TotalBytes &&
+		m.FreeBytes == o.FreeBytes &&
+		m.AllocatedBytes == o.AllocatedBytes && m.ReservedBytes == o.ReservedBytes && m.GPU == o.GPU &&
+		m.BogusSize == o.BogusSize
 }

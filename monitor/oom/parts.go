@@ -10,13 +10,15 @@ import (
 	"time"
 )
 
-// part is one text of a log that was read from several, such as one file a rank. Lines of a Log are counted through all its parts, so that
-// every line has one number inside; what people see is the number inside its file. Only lines of one part have an order.
+// part is one text of a log that was read from several, such as one file a rank. Lines of a Log are counted through all
+// its parts, so that every line has one number inside; what people see is the number inside its file. Only lines of one
+// part have an order.
 type part struct {
 	name         string
 	first, lines int
-	// exception is the last one of this part that is a cause in its own right; stepsAfter counts the steps beyond that of the part's
-	// last message, which stands at line message, and skipped says that the program left a batch out then and lived on.
+	// exception is the last one of this part that is a cause in its own right; stepsAfter counts the steps beyond that
+	// of the part's last message, which stands at line message, and skipped says that the program left a batch out then
+	// and lived on.
 	exception           Sign
 	message, stepsAfter int
 	skipped             bool
@@ -29,8 +31,8 @@ type Source struct {
 	Text io.Reader
 }
 
-// Add reads a further text into the log, as Scan reads the first. The error is that of its reader, with the name of the text; what was
-// read before it stays.
+// Add reads a further text into the log, as Scan reads the first. The error is that of its reader, with the name of the
+// text; what was read before it stays.
 func (l *Log) Add(source Source) error {
 	if l.buffer == nil {
 		l.buffer = make([]byte, 0, bufferBytes)
@@ -169,7 +171,8 @@ var stamp = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(\d{4}-\d\d-\d\d)[T _](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)( UTC|Z|[+-]\d\d:?\d\d)?`)
 })
 
-// timeIn reads the date and time that a logger puts before a line, to the second or finer, and the name of its zone, "" where it has none.
+// timeIn reads the date and time that a logger puts before a line, to the second or finer, and the name of its zone, ""
+// where it has none.
 func timeIn(line string) (when time.Time, zone string) {
 	m := stamp().FindStringSubmatch(line)
 	if m == nil {

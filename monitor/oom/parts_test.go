@@ -21,12 +21,16 @@ func addAll(t testing.TB, sources ...Source) *Log {
 	return log
 }
 
-// TestOneFileARank: the rank comes from the file, lines are those of the file, and what the launcher repeats counts once.
+// TestOneFileARank: the rank comes from the file, lines are those of the file, and what the launcher repeats counts
+// once.
 func TestOneFileARank(t *testing.T) {
 	log := addAll(t,
-		Source{"launcher.log", -1, strings.NewReader("start\ntorch.OutOfMemoryError: " + fullCard + "\n" + agentKilled)},
-		Source{"0/stderr.log", 0, strings.NewReader("a\nb\ntorch.distributed.DistBackendError: NCCL communicator was aborted\n")},
-		Source{"1/stderr.log", 1, strings.NewReader("a\n\n\ntorch.OutOfMemoryError: " + strings.Replace(fullCard, "132.00", "256.00", 1) + "\n")},
+		Source{"launcher.log", -1, strings.NewReader("start\ntorch.OutOfMemoryError: " + fullCard + "\n" +
+			agentKilled)},
+		Source{"0/stderr.log", 0, strings.NewReader("a\nb\ntorch.distributed.DistBackendError: NCCL communicator " +
+			"was aborted\n")},
+		Source{"1/stderr.log", 1, strings.NewReader("a\n\n\ntorch.OutOfMemoryError: " +
+			strings.Replace(fullCard, "132.00", "256.00", 1) + "\n")},
 		Source{"2/stderr.log", 2, strings.NewReader("a\nKeyError: 'x'\n")},
 	)
 	d := Diagnose(log, NoFacts())
@@ -47,15 +51,18 @@ func TestOneFileARank(t *testing.T) {
 // TestEarliestRank: with one file a rank the first message by the clock counts, not the first by the name of the file.
 func TestEarliestRank(t *testing.T) {
 	at := func(second int) string {
-		return fmt.Sprintf("[2024-06-07 18:22:%02d UTC] torch.OutOfMemoryError: %s\n", second, strings.Replace(fullCard, "132.00", fmt.Sprint(second)+".00", 1))
+		return fmt.Sprintf("[2024-06-07 18:22:%02d UTC] torch.OutOfMemoryError: %s\n", second,
+			strings.Replace(fullCard, "132.00", fmt.Sprint(second)+".00", 1))
 	}
-	log := addAll(t, Source{"0", 0, strings.NewReader(at(44))}, Source{"1", 1, strings.NewReader(at(41))}, Source{"2", 2, strings.NewReader(at(43))})
+	log := addAll(t, Source{"0", 0, strings.NewReader(at(44))}, Source{"1", 1, strings.NewReader(at(41))},
+		Source{"2", 2, strings.NewReader(at(43))})
 	if d := Diagnose(log, NoFacts()); d.Rank != 1 {
 		t.Errorf("rank %d", d.Rank)
 	}
 }
 
-// TestOrderOnlyInsideAFile: an exception in another rank's file does not turn a message into one that was caught, steps there neither.
+// TestOrderOnlyInsideAFile: an exception in another rank's file does not turn a message into one that was caught, steps
+// there neither.
 func TestOrderOnlyInsideAFile(t *testing.T) {
 	var steps strings.Builder
 	for i := range 50 {
@@ -74,7 +81,8 @@ func TestOrderOnlyInsideAFile(t *testing.T) {
 func TestAddNamesTheFile(t *testing.T) {
 	log := addAll(t, Source{"a.log", -1, strings.NewReader("torch.OutOfMemoryError: " + fullCard + "\n")})
 	err := log.Add(Source{"b.log", -1, iotest.ErrReader(errors.New("disk gone"))})
-	if err == nil || !strings.Contains(err.Error(), "b.log") || !strings.Contains(err.Error(), "disk gone") || len(log.Messages) != 1 {
+	if err == nil || !strings.Contains(err.Error(), "b.log") || !strings.Contains(err.Error(), "disk gone") ||
+		len(log.Messages) != 1 {
 		t.Errorf("%v, %d messages", err, len(log.Messages))
 	}
 }
@@ -86,7 +94,8 @@ func TestManyFiles(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	for i := range 500 {
-		text := fmt.Sprintf("start\n[rank%d]: torch.OutOfMemoryError: %s\nKeyError: 'x'\n", i, strings.Replace(fullCard, "132.00", fmt.Sprintf("%d.00", i+1), 1))
+		text := fmt.Sprintf("start\n[rank%d]: torch.OutOfMemoryError: %s\nKeyError: 'x'\n", i,
+			strings.Replace(fullCard, "132.00", fmt.Sprintf("%d.00", i+1), 1))
 		if err := log.Add(Source{Name: fmt.Sprint(i), Rank: i, Text: strings.NewReader(text)}); err != nil {
 			t.Fatal(err)
 		}

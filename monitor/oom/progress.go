@@ -9,9 +9,9 @@ import (
 	"sync"
 )
 
-// A message after which the run went on was caught. What shows it is progress after the message, but only where the order of the lines can be
-// trusted: Python writes bars and log lines at once, while what print writes to a file waits in a buffer and may come out after the traceback
-// of the exception that ended the process.
+// A message after which the run went on was caught. What shows it is progress after the message, but only where the
+// order of the lines can be trusted: Python writes bars and log lines at once, while what print writes to a file waits
+// in a buffer and may come out after the traceback of the exception that ended the process.
 
 type progressPatterns struct{ bar, logged, step, skip *regexp.Regexp }
 
@@ -20,12 +20,14 @@ var progress = sync.OnceValue(func() progressPatterns {
 		bar:    regexp.MustCompile(`(\d+)/\d+ \[\d+:\d\d`),
 		logged: regexp.MustCompile(`\d\d:\d\d:\d\d.*\b(?i:step|iter|iteration|global_step|batch)[ =:\[/]*(\d+)`),
 		step:   regexp.MustCompile(`\b(?i:step|iter|iteration|global_step|batch)[ =:\[/]*(\d+)`),
-		skip:   regexp.MustCompile(`(?i)\bskip(?:ping|ped)? (?:this |the )?batch|\bbatch (?:was )?(?:skipped|removed)`), // fairseq, OpenNMT
+		// fairseq, OpenNMT
+		skip: regexp.MustCompile(`(?i)\bskip(?:ping|ped)? (?:this |the )?batch|\bbatch (?:was )?(?:skipped|removed)`),
 	}
 })
 
 const (
-	// stepsThatGoOn is how many new steps after a message show that it was caught: the other ranks of a job may finish one or two more.
+	// stepsThatGoOn is how many new steps after a message show that it was caught: the other ranks of a job may finish
+	// one or two more.
 	stepsThatGoOn = 3
 	// progressReach is how much of the end of a log is searched for them.
 	progressReach = 256 << 10
@@ -68,8 +70,8 @@ func stepBefore(p place, printed bool) int {
 	return -1
 }
 
-// stepsAfter counts the different steps beyond the one at the message that the text names. Lines of Ray's workers do not count: they are
-// of many runs.
+// stepsAfter counts the different steps beyond the one at the message that the text names. Lines of Ray's workers do
+// not count: they are of many runs.
 func stepsAfter(text []byte, step int, printed bool) int {
 	text = text[max(0, len(text)-progressReach):]
 	seen := map[int]bool{}
@@ -88,12 +90,15 @@ func stepsAfter(text []byte, step int, printed bool) int {
 	return len(seen)
 }
 
-// skipsBatch tells whether the program says right behind a message that it leaves the batch out, and no traceback follows.
+// skipsBatch tells whether the program says right behind a message that it leaves the batch out, and no traceback
+// follows.
 func skipsBatch(behind []byte) bool {
-	return progress().skip.Match(behind[:min(len(behind), segmentBytes)]) && !bytes.Contains(behind, []byte("Traceback (most recent call last)"))
+	return progress().skip.Match(behind[:min(len(behind), segmentBytes)]) &&
+		!bytes.Contains(behind, []byte("Traceback (most recent call last)"))
 }
 
-// wentOn tells whether training passed a message: new steps after it, or a trainer's word that it is done, and no death after that.
+// wentOn tells whether training passed a message: new steps after it, or a trainer's word that it is done, and no death
+// after that.
 func (q *inquest) wentOn(m *Message) bool {
 	p := q.log.partOf(m.lastLine)
 	if p == nil {

@@ -49,9 +49,9 @@ func readMessage(s *scanner, p place) {
 	s.take(m, p, lead, headAt, last)
 }
 
-// readOther takes the report of a library that no head knows: an error that names CUDA or the GPU before the driver's words for error 2. Each
-// library puts them differently, as in "CUDA failed with error out of memory" (CTranslate2), "cudaMalloc error out of memory [2]" (Faiss),
-// "Check failed: error == cudaSuccess (2 vs. 0)  out of memory" (Caffe).
+// readOther takes the report of a library that no head knows: an error that names CUDA or the GPU before the driver's
+// words for error 2. Each library puts them differently, as in "CUDA failed with error out of memory" (CTranslate2),
+// "cudaMalloc error out of memory [2]" (Faiss), "Check failed: error == cudaSuccess (2 vs. 0) out of memory" (Caffe).
 func readOther(s *scanner, p place) {
 	if !saysOutOfMemory(p) {
 		return
@@ -68,14 +68,16 @@ const outOfMemory = "out of memory"
 func saysOutOfMemory(p place) bool {
 	j, lead := judge(), p.lead().string
 	lead = strings.ReplaceAll(lead, "ould not ", "") // could not allocate: no talk
-	return bytes.HasPrefix(p.buf[p.at:p.end], []byte(outOfMemory)) && j.library.MatchString(lead) && j.fails.MatchString(lead) && !j.talk.MatchString(lead) &&
+	return bytes.HasPrefix(p.buf[p.at:p.end], []byte(outOfMemory)) && j.library.MatchString(lead) &&
+		j.fails.MatchString(lead) && !j.talk.MatchString(lead) &&
 		!j.code.MatchString(lead) && !j.quoted.Match(p.buf[p.at+len(outOfMemory):p.end])
 }
 
 // nearBytes is how much text that is no part of a message may stand inside it.
 const nearBytes = 200
 
-// continues hands the shares at the end of a message to the message before them, from which a phrase that is not known had cut them off.
+// continues hands the shares at the end of a message to the message before them, from which a phrase that is not known
+// had cut them off.
 func (s *scanner) continues(m Message, at int) bool {
 	n := len(s.log.Messages)
 	if n == 0 || s.read == 0 || at-s.read > nearBytes {
@@ -85,7 +87,8 @@ func (s *scanner) continues(m Message, at int) bool {
 	if old.TriedBytes < 0 || old.AllocatedBytes >= 0 {
 		return false
 	}
-	old.AllocatedBytes, old.ReservedUnallocatedBytes, old.PrivatePoolBytes = m.AllocatedBytes, m.ReservedUnallocatedBytes, m.PrivatePoolBytes
+	old.AllocatedBytes, old.ReservedUnallocatedBytes, old.PrivatePoolBytes = m.AllocatedBytes,
+		m.ReservedUnallocatedBytes, m.PrivatePoolBytes
 	old.complete()
 	return true
 }
@@ -99,7 +102,8 @@ func (s *scanner) take(m Message, p place, lead text, headAt, last int) {
 	m.Logged = lead.logged && !raised(lead.string)
 	m.Text = excerpt(exceptionName(lead.string) + " " + string(p.buf[headAt:last]))
 	m.Generation = generation(m, lead.string)
-	s.message = lastMessage{line: m.Line, printed: m.Logged, step: stepBefore(p, m.Logged), end: s.log.Bytes - int64(len(s.buf)-last)}
+	s.message = lastMessage{line: m.Line, printed: m.Logged, step: stepBefore(p, m.Logged),
+		end: s.log.Bytes - int64(len(s.buf)-last)}
 	if s.log.repeats(m) {
 		return
 	}
@@ -116,15 +120,16 @@ func (s *scanner) take(m Message, p place, lead text, headAt, last int) {
 // behindHead is how much text behind a message is looked at to tell it from a sentence.
 const behindHead = 160
 
-// parse reads the phrases of a message that starts in buf[from:] and whose head ends at squeezed byte head. It squeezes no more text than
-// the message has: most are shorter than 1 KB, one with a long list of processes is not.
+// parse reads the phrases of a message that starts in buf[from:] and whose head ends at squeezed byte head. It squeezes
+// no more text than the message has: most are shorter than 1 KB, one with a long list of processes is not.
 func (s *scanner) parse(m *Message, from, at, head int) (sq squeezed, end int) {
 	empty := *m
 	for reach := 1 << 10; ; reach *= 4 {
 		sq = squeeze(s.buf[from:min(len(s.buf), at+reach)])
 		*m = empty
 		end = head + parseMessage(m, sq.text[head:])
-		if reach >= messageBytes || len(sq.text)-end > phraseBytes || !s.looks.pays(s.buffer().from+int64(at), int64(reach)) {
+		if reach >= messageBytes || len(sq.text)-end > phraseBytes ||
+			!s.looks.pays(s.buffer().from+int64(at), int64(reach)) {
 			return sq, end
 		}
 	}
@@ -180,7 +185,8 @@ func findHead(sq squeezed, word int) (head, []int) {
 	return best, span
 }
 
-// headless finds a message whose first words were cut off or are not known: what is left begins with the request, or with what is allocated.
+// headless finds a message whose first words were cut off or are not known: what is left begins with the request, or
+// with what is allocated.
 func headless(sq squeezed, word int) (head, []int) {
 	for _, start := range []struct {
 		text  string
@@ -212,7 +218,8 @@ var judge = sync.OnceValue(func() judgement {
 		fails:  regexp.MustCompile(`(?i)(?:(?:error|exception|fail(?:ed|ure)?)(?: in [\w:]+)?|\bcuda\w+(?:\(.{0,200}\))?|cudaSuccess \(2 vs\. 0\)|Error: \[CUDA\])[^a-z]{0,20}$`),
 		quoted: regexp.MustCompile(`^["'\x60]\s*[,)\]]`), // an element of a list in code
 		code: regexp.MustCompile(`\b(?:raise|print|assert|except|return|logger\.\w+|logging\.\w+|warnings?\.warn)\b[^:]*\(?\s*[fr]?['"]?$|\bin str\(|^if\b|^elif\b|` +
-			`^(?:Namespace|\w*Arguments|\w*Config)\(|<\|\w+\|>|['"](?:instruction|prompt|question|text|content|input|output|completion)['"]:`), // printed settings, samples of the data set
+			// printed settings, samples of the data set
+			`^(?:Namespace|\w*Arguments|\w*Config)\(|<\|\w+\|>|['"](?:instruction|prompt|question|text|content|input|output|completion)['"]:`),
 	}
 })
 
@@ -254,14 +261,16 @@ func isMessage(h head, m Message, before text, behind []byte) bool {
 	return (j.failed.MatchString(lead) || before.failed) && endsSentence(behind, true)
 }
 
-// endsSentence tells whether nothing that people would write follows the head; after an exception's name a full stop may be followed by anything.
+// endsSentence tells whether nothing that people would write follows the head; after an exception's name a full stop
+// may be followed by anything.
 func endsSentence(behind []byte, named bool) bool {
 	line, _, _ := strings.Cut(string(behind), "\n")
 	line = strings.TrimLeft(line, " \t")
 	if line == "" || strings.ContainsRune("\r'\"*`)]\\!", rune(line[0])) {
 		return true
 	}
-	if strings.HasPrefix(line, "Search for `cuda") || strings.HasPrefix(line, "CUDA kernel errors") { // PyTorch's own next lines, joined
+	// PyTorch's own next lines, joined
+	if strings.HasPrefix(line, "Search for `cuda") || strings.HasPrefix(line, "CUDA kernel errors") {
 		return true
 	}
 	if line[0] != '.' {

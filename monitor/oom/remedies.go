@@ -26,14 +26,16 @@ func (q *inquest) remedyCase(cause Cause) remedy.Case {
 		c = q.facts.Run.Setup
 	}
 	c.Framework, c.Engine = q.framework(), q.engine()
-	c.Evidence = &remedy.Evidence{Cause: string(cause), Findings: q.findings(), Asked: q.asked(), Allocator: q.allocator()}
+	c.Evidence = &remedy.Evidence{Cause: string(cause), Findings: q.findings(), Asked: q.asked(),
+		Allocator: q.allocator()}
 	return c
 }
 
 // findings are the reasons for those remedies that need one.
 func (q *inquest) findings() map[string]string {
 	list := map[string]string{
-		remedy.Holes: q.holesWhy(), remedy.Leak: q.leakWhy(), remedy.Killed: q.killWhy(), remedy.BadAllocConf: q.badAllocConfWhy(),
+		remedy.Holes: q.holesWhy(), remedy.Leak: q.leakWhy(), remedy.Killed: q.killWhy(),
+		remedy.BadAllocConf:  q.badAllocConfWhy(),
 		remedy.GradientsKept: q.facts.Run.gradientsKept(),
 	}
 	if q.strangers() {

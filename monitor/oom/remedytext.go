@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// strangerBytes is the least that listed processes must hold to be worth naming; an idle CUDA context takes about as much.
+// strangerBytes is the least that listed processes must hold to be worth naming; an idle CUDA context takes about as
+// much.
 const strangerBytes = 256 << 20
 
 // strangers tells whether ending other processes would give something.
@@ -16,12 +17,15 @@ func (q *inquest) strangers() bool {
 
 func (q *inquest) freeGPUWhy() string {
 	if r := q.facts.Run; r.strangerTotal() >= strangerBytes {
-		return "other processes hold " + size(r.strangerTotal()) + " on this GPU according to NVML: " + describeStrangers(r.Strangers)
+		return "other processes hold " + size(r.strangerTotal()) + " on this GPU according to NVML: " +
+			describeStrangers(r.Strangers)
 	}
 	if len(q.msg.OtherProcesses) > 0 {
-		return fmt.Sprintf("other processes hold %s on this GPU: %s", size(q.others), listProcesses(q.msg.OtherProcesses))
+		return fmt.Sprintf("other processes hold %s on this GPU: %s", size(q.others),
+			listProcesses(q.msg.OtherProcesses))
 	}
-	return fmt.Sprintf("%s of %s are held outside this process's allocator; the message names no process", size(q.outside), size(q.msg.TotalBytes))
+	return fmt.Sprintf("%s of %s are held outside this process's allocator; the message names no process",
+		size(q.outside), size(q.msg.TotalBytes))
 }
 
 // asked repeats the numbers of the message, so that a reason speaks of this run.
@@ -54,8 +58,10 @@ func (q *inquest) because(parts []string) string {
 		return fmt.Sprintf("; here %s are predicted to take %s of %s in %s", names, size(sum), size(all), r.PartsStage)
 	}
 	alive := map[string][]string{
-		"forward": {"activations", "logits", "parameters"}, "backward": {"activations", "logits", "gradients"}, "eval": {"activations", "logits"},
-		"optimizer-init": {"gradients", "optimizer"}, "optimizer-step": {"gradients", "optimizer"}, "model-load": {"parameters"},
+		"forward": {"activations", "logits", "parameters"}, "backward": {"activations", "logits", "gradients"},
+		"eval":           {"activations", "logits"},
+		"optimizer-init": {"gradients", "optimizer"}, "optimizer-step": {"gradients", "optimizer"},
+		"model-load": {"parameters"},
 	}
 	for _, p := range parts {
 		if slices.Contains(alive[q.stage], p) {
@@ -70,31 +76,37 @@ func (q *inquest) holesWhy() string {
 	if m == nil || m.ReservedUnallocatedBytes < 0 {
 		return "cached memory could not be joined to one block"
 	}
-	return fmt.Sprintf("%s lay reserved and unallocated, %s were asked for", size(m.ReservedUnallocatedBytes), size(m.TriedBytes))
+	return fmt.Sprintf("%s lay reserved and unallocated, %s were asked for", size(m.ReservedUnallocatedBytes),
+		size(m.TriedBytes))
 }
 
-// allocConfHelps: the setting is not on yet, and there is one to name: expandable segments where they work, max_split_size_mb elsewhere,
-// which the cudaMallocAsync backend ignores too.
+// allocConfHelps: the setting is not on yet, and there is one to name: expandable segments where they work,
+// max_split_size_mb elsewhere, which the cudaMallocAsync backend ignores too.
 func (q *inquest) allocConfHelps() bool {
 	return !q.expandableOn() && (q.msg == nil || q.msg.Form != FormAsync)
 }
 
 func (q *inquest) leakWhy() string {
 	if k, ok := q.facts.Run.leak(); ok {
-		return fmt.Sprintf("what was allocated after a step grew from %s to %s between steps %d and %d", size(k.firstBytes), size(k.lastBytes), k.firstStep, k.lastStep)
+		return fmt.Sprintf("what was allocated after a step grew from %s to %s between steps %d and %d",
+			size(k.firstBytes), size(k.lastBytes), k.firstStep, k.lastStep)
 	}
 	if _, first, last, ok := q.growth(); ok {
-		return fmt.Sprintf("memory in use rose from %g to %g in the log's own unit while the work per step stayed the same", first, last)
+		return fmt.Sprintf("memory in use rose from %g to %g in the log's own unit while the work per step stayed "+
+			"the same", first, last)
 	}
-	return fmt.Sprintf("it ran %d steps before memory ran out: something is kept, or one batch was much longer than the others", q.log.LastStep)
+	return fmt.Sprintf("it ran %d steps before memory ran out: something is kept, or one batch was much longer than "+
+		"the others", q.log.LastStep)
 }
 
 func (q *inquest) fractionWhy() string {
-	return fmt.Sprintf("a memory fraction allows this process %s of %s, and %s are free", size(q.msg.AllowedBytes), size(q.msg.TotalBytes), size(q.msg.FreeBytes))
+	return fmt.Sprintf("a memory fraction allows this process %s of %s, and %s are free", size(q.msg.AllowedBytes),
+		size(q.msg.TotalBytes), size(q.msg.FreeBytes))
 }
 
 func (q *inquest) badAllocConfWhy() string {
-	return fmt.Sprintf("PyTorch does not accept the setting%s: %s: %s", quoted(q.facts.AllocConf), q.signPlace(SignAllocatorConfig), q.signText(SignAllocatorConfig))
+	return fmt.Sprintf("PyTorch does not accept the setting%s: %s: %s", quoted(q.facts.AllocConf),
+		q.signPlace(SignAllocatorConfig), q.signText(SignAllocatorConfig))
 }
 
 func (q *inquest) killWhy() string {
@@ -102,9 +114,11 @@ func (q *inquest) killWhy() string {
 		return fmt.Sprintf("host memory ran out, %s: %s", q.log.where(s.Line), s.Text)
 	}
 	if q.facts.CgroupOOMKills > 0 {
-		return fmt.Sprintf("the cgroup's memory limit killed %s during the run", count(q.facts.CgroupOOMKills, "process"))
+		return fmt.Sprintf("the cgroup's memory limit killed %s during the run",
+			count(q.facts.CgroupOOMKills, "process"))
 	}
-	return "a process was killed with SIGKILL without a word, as the kernel does; a container's limit does not show in the host's figures"
+	return "a process was killed with SIGKILL without a word, as the kernel does; a container's limit does not show " +
+		"in the host's figures"
 }
 
 func (q *inquest) signPlace(kind SignKind) string {

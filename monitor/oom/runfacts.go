@@ -6,10 +6,11 @@ import (
 	"oomguard/preflight/remedy"
 )
 
-// RunFacts is what a run folder tells beside the text: what was measured inside the rank that died, what the driver saw on its GPU, what
-// had been predicted, and the job's settings. Zero values mean unknown.
+// RunFacts is what a run folder tells beside the text: what was measured inside the rank that died, what the driver saw
+// on its GPU, what had been predicted, and the job's settings. Zero values mean unknown.
 type RunFacts struct {
-	// Memory is "cuda" (PyTorch's allocator) or "rss" (resident host memory, where there is no GPU); the sizes below are of this kind.
+	// Memory is "cuda" (PyTorch's allocator) or "rss" (resident host memory, where there is no GPU); the sizes below
+	// are of this kind.
 	Memory string
 	Steps  int           // optimizer steps that the rank completed
 	Course []CoursePoint // step by step, in order
@@ -17,8 +18,8 @@ type RunFacts struct {
 	ParamBytes, GradBytes, OptimizerBytes int64
 	Turnover                              Turnover
 
-	// Strangers are processes that are not the run's on the rank's GPU, at their highest; HeldBeforeBytes was in use there before the
-	// command started, GPUBytes is its size.
+	// Strangers are processes that are not the run's on the rank's GPU, at their highest; HeldBeforeBytes was in use
+	// there before the command started, GPUBytes is its size.
 	Strangers       []Stranger
 	HeldBeforeBytes int64
 	GPUBytes        int64
@@ -63,9 +64,9 @@ type JobFacts struct {
 	MicroBatch          int
 }
 
-// AMPFacts compare, at the stage of the highest peak of forward and backward, what automatic mixed precision should have given. The
-// predictions are for the job as it is and for the same job in fp32; TouchedBytes are the parts that autocast makes smaller (activations
-// and logits), all allocated bytes.
+// AMPFacts compare, at the stage of the highest peak of forward and backward, what automatic mixed precision should
+// have given. The predictions are for the job as it is and for the same job in fp32; TouchedBytes are the parts that
+// autocast makes smaller (activations and logits), all allocated bytes.
 type AMPFacts struct {
 	Stage                                        string
 	MeasuredBytes                                int64
@@ -82,17 +83,19 @@ type SmallerRun struct {
 
 // Thresholds of the judgements over a run folder.
 const (
-	// A leak shows in what is held after each step: the least of every quarter of the run must lie above that of the quarter before by a
-	// leakPart of the whole rise, and that be this share of the first value and this many bytes: the caching allocator and cuBLAS settle
-	// within a few steps. Resident memory of runs that leak nothing was seen to move by 50 MiB between quarters.
+	// A leak shows in what is held after each step: the least of every quarter of the run must lie above that of the
+	// quarter before by a leakPart of the whole rise, and that be this share of the first value and this many bytes:
+	// the caching allocator and cuBLAS settle within a few steps. Resident memory of runs that leak nothing was seen to
+	// move by 50 MiB between quarters.
 	leakShare      = 0.05
 	leakPart       = 10
 	rssScatter     = 64 << 20
 	leakBytes      = 64 << 20
 	leakLeastSteps = 8
 	settlingSteps  = 2
-	// An estimate is far off beyond this share of the measurement: the published error of stages is below 12 % for 9 of 10 jobs, twice that
-	// is no scatter. Smaller absolute differences than farOffBytes do not decide whether a job fits.
+	// An estimate is far off beyond this share of the measurement: the published error of stages is below 12 % for 9 of
+	// 10 jobs, twice that is no scatter. Smaller absolute differences than farOffBytes do not decide whether a job
+	// fits.
 	farOffShare = 0.25
 	farOffBytes = 256 << 20
 	// Gradients count as kept when most of their exact size is found where they should be gone.
@@ -184,10 +187,13 @@ func (r *RunFacts) gradientsKept() string {
 	extra := t.LaterForwardBytes - t.FirstForwardBytes - r.OptimizerBytes
 	switch {
 	case t.Cleared > 0 && t.AfterStepBytes > 0 && t.AfterStepBytes-t.AfterClearBytes < r.GradBytes-enough:
-		return fmt.Sprintf("zero_grad was called after the step, and %s of the %s stayed allocated: it filled them with zeros",
+		return fmt.Sprintf("zero_grad was called after the step, and %s of the %s stayed allocated: it filled them "+
+			"with zeros",
 			size(max(0, r.GradBytes-(t.AfterStepBytes-t.AfterClearBytes))), size(r.GradBytes))
-	case t.Cleared == 0 && t.Steps >= 2 && t.LaterForwards >= 2 && t.FirstForwardBytes > 0 && extra >= enough && extra <= 2*r.GradBytes:
-		return fmt.Sprintf("%d steps ended and no zero_grad came between a step and the next forward pass; at the end of that pass %s more were held than in the first one, "+
+	case t.Cleared == 0 && t.Steps >= 2 && t.LaterForwards >= 2 && t.FirstForwardBytes > 0 && extra >= enough &&
+		extra <= 2*r.GradBytes:
+		return fmt.Sprintf("%d steps ended and no zero_grad came between a step and the next forward pass; at the "+
+			"end of that pass %s more were held than in the first one, "+
 			"beside the optimizer's state: as much as the gradients (%s)", t.Steps, size(extra), size(r.GradBytes))
 	}
 	return ""

@@ -12,17 +12,20 @@ const (
 	bufferBytes = 1 << 20
 	// behindBytes stay in the buffer before the text being read: a traceback stands before its message.
 	behindBytes = 32 << 10
-	// aheadBytes are read before a word is judged: a message with the list of a hundred processes, a traceback after it.
+	// aheadBytes are read before a word is judged: a message with the list of a hundred processes, a traceback after
+	// it.
 	aheadBytes = 64 << 10
 	// segmentBytes bound the part of one line that is looked at on either side of a word; lines may be of any length.
 	segmentBytes = 1 << 10
 )
 
-// Scan reads a log of any length in bounded memory and returns what it holds of out-of-memory messages and of ends of processes.
-// Invalid UTF-8, progress bars, ANSI colours, prefixes of launchers and hard wraps are taken as they come. The error is that of r.
+// Scan reads a log of any length in bounded memory and returns what it holds of out-of-memory messages and of ends of
+// processes. Invalid UTF-8, progress bars, ANSI colours, prefixes of launchers and hard wraps are taken as they come.
+// The error is that of r.
 func Scan(r io.Reader) (*Log, error) {
 	size := bufferBytes
-	if text, ok := r.(interface{ Len() int }); ok { // a text in memory: one byte more than it has, so that its end is seen
+	// a text in memory: one byte more than it has, so that its end is seen
+	if text, ok := r.(interface{ Len() int }); ok {
 		size = min(size, text.Len()+1)
 	}
 	return scanWith(r, make([]byte, 0, size))
@@ -154,7 +157,8 @@ func (s *scanner) discard(from int) int {
 	return from - drop
 }
 
-// place is a watched word in the buffer: buf[start:end] is the part of the line around it, between carriage returns and newlines.
+// place is a watched word in the buffer: buf[start:end] is the part of the line around it, between carriage returns and
+// newlines.
 type place struct {
 	buf            []byte
 	at, start, end int

@@ -13,31 +13,62 @@ import (
 	"testing/iotest"
 )
 
-// generations holds one message a generation, built from the format strings of the PyTorch sources that reference the generation.
+// generations holds one message a generation, built from the format strings of the PyTorch sources that reference the
+// generation.
 var generations = []struct{ generation, text string }{
 	{"G0", "RuntimeError: cuda runtime error (2) : out of memory at /pytorch/aten/src/THC/THCStorage.cu:58"},
-	{"G1", "RuntimeError: CUDA out of memory. Tried to allocate 12.50 MiB (GPU 1; 10.92 GiB total capacity; 8.57 MiB already allocated; 9.28 GiB free; 4.68 MiB cached)"},
-	{"G2", "RuntimeError: CUDA out of memory. Tried to allocate 12.50 MiB (GPU 1; 10.92 GiB total capacity; 8.57 MiB already allocated; 9.28 GiB free; 13.25 MiB reserved in total by PyTorch)"},
-	{"G2h", "RuntimeError: CUDA out of memory. Tried to allocate 12.50 MiB (GPU 1; 10.92 GiB total capacity; 8.57 MiB already allocated; 9.28 GiB free; 13.25 MiB reserved in total by PyTorch) If reserved memory is >> allocated memory try setting max_split_size_mb to avoid fragmentation.  See documentation for Memory Management and PYTORCH_CUDA_ALLOC_CONF"},
-	{"G2c", "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.50 MiB (GPU 1; 10.92 GiB total capacity; 8.57 MiB already allocated; 9.28 GiB free; 13.25 MiB reserved in total by PyTorch)"},
-	{"G3", "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.50 MiB. GPU 1 has a total capacty of 10.92 GiB of which 9.28 GiB is free. Of the allocated memory 8.57 MiB is allocated by PyTorch, and 4.68 MiB is reserved by PyTorch but unallocated."},
-	{"G4", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.50 MiB. GPU 1 has a total capacity of 10.92 GiB of which 9.28 GiB is free. Including non-PyTorch memory, this process has 1.64 GiB memory in use. Of the allocated memory 8.57 MiB is allocated by PyTorch, and 4.68 MiB is reserved by PyTorch but unallocated."},
-	{"G5", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.50 MiB. GPU 1 has a total capacity of 10.92 GiB of which 9.28 GiB is free. Of the allocated memory 8.57 MiB is allocated by PyTorch, with 1.00 MiB allocated in private pools (e.g., CUDA Graphs), and 4.68 MiB is reserved by PyTorch but unallocated."},
-	{"G4d", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.50 MiB. GPU 1 has a total capacity of 10.92 GiB of which 9.28 GiB is free. Of the allocated memory 8.57 MiB is allocated by PyTorch, and 4.68 MiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory Management  (https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf)"},
-	{"G6", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.50 MiB. GPU 1 has a total capacity of 10.92 GiB of which 9.28 GiB is free. Of the allocated memory 8.57 MiB is allocated by PyTorch, and 4.68 MiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory Management  (https://docs.pytorch.org/docs/stable/notes/cuda.html)"},
-	{"G7", "[W624 CUDACachingAllocator.cpp:1131] memory allocation failed with OOM on device 1 while trying to allocate 13107200 bytes (free: 9964324127, total: 11725260718)."},
-	{"GA", "torch.OutOfMemoryError: Allocation on device 1 would exceed allowed memory. (out of memory)\nCurrently allocated     : 8.57 MiB\nRequested               : 12.50 MiB\nDevice limit            : 10.92 GiB\nFree (according to CUDA): 9.28 GiB\nPyTorch limit (set by user-supplied memory fraction)\n                        : 17179869184.00 GiB"},
+	{"G1", "RuntimeError: CUDA out of memory. Tried to allocate 12.50 MiB (GPU 1; 10.92 GiB total capacity; 8.57 " +
+		"MiB already allocated; 9.28 GiB free; 4.68 MiB cached)"},
+	{"G2", "RuntimeError: CUDA out of memory. Tried to allocate 12.50 MiB (GPU 1; 10.92 GiB total capacity; 8.57 " +
+		"MiB already allocated; 9.28 GiB free; 13.25 MiB reserved in total by PyTorch)"},
+	{"G2h", "RuntimeError: CUDA out of memory. Tried to allocate 12.50 MiB (GPU 1; 10.92 GiB total capacity; 8.57 " +
+		"MiB already allocated; 9.28 GiB free; 13.25 MiB reserved in total by PyTorch) If reserved memory is >> " +
+		"allocated memory try setting max_split_size_mb to avoid fragmentation.  See documentation for Memory " +
+		"Management and PYTORCH_CUDA_ALLOC_CONF"},
+	{"G2c", "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.50 MiB (GPU 1; 10.92 GiB total " +
+		"capacity; 8.57 MiB already allocated; 9.28 GiB free; 13.25 MiB reserved in total by PyTorch)"},
+	{"G3", "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.50 MiB. GPU 1 has a total capacty " +
+		"of 10.92 GiB of which 9.28 GiB is free. Of the allocated memory 8.57 MiB is allocated by PyTorch, and 4.68 " +
+		"MiB is reserved by PyTorch but unallocated."},
+	{"G4", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.50 MiB. GPU 1 has a total capacity of " +
+		"10.92 GiB of which 9.28 GiB is free. Including non-PyTorch memory, this process has 1.64 GiB memory in " +
+		"use. Of the allocated memory 8.57 MiB is allocated by PyTorch, and 4.68 MiB is reserved by PyTorch but " +
+		"unallocated."},
+	{"G5", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.50 MiB. GPU 1 has a total capacity of " +
+		"10.92 GiB of which 9.28 GiB is free. Of the allocated memory 8.57 MiB is allocated by PyTorch, with 1.00 " +
+		"MiB allocated in private pools (e.g., CUDA Graphs), and 4.68 MiB is reserved by PyTorch but unallocated."},
+	{"G4d", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.50 MiB. GPU 1 has a total capacity of " +
+		"10.92 GiB of which 9.28 GiB is free. Of the allocated memory 8.57 MiB is allocated by PyTorch, and 4.68 " +
+		"MiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting " +
+		"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for " +
+		"Memory Management  (https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf)"},
+	{"G6", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.50 MiB. GPU 1 has a total capacity of " +
+		"10.92 GiB of which 9.28 GiB is free. Of the allocated memory 8.57 MiB is allocated by PyTorch, and 4.68 " +
+		"MiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting " +
+		"PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory " +
+		"Management  (https://docs.pytorch.org/docs/stable/notes/cuda.html)"},
+	{"G7", "[W624 CUDACachingAllocator.cpp:1131] memory allocation failed with OOM on device 1 while trying to " +
+		"allocate 13107200 bytes (free: 9964324127, total: 11725260718)."},
+	{"GA", "torch.OutOfMemoryError: Allocation on device 1 would exceed allowed memory. (out of memory)\nCurrently " +
+		"allocated     : 8.57 MiB\nRequested               : 12.50 MiB\nDevice limit            : 10.92 GiB\nFree " +
+		"(according to CUDA): 9.28 GiB\nPyTorch limit (set by user-supplied memory fraction)\n                  " +
+		"      : 17179869184.00 GiB"},
 	{"GN", `RuntimeError: NVML_SUCCESS == r INTERNAL ASSERT FAILED at "/opt/builds/pytorch/c10/cuda/CUDACachingAllocator.cpp":830, please report a bug to PyTorch.`},
 	{"GD", "RuntimeError: CUDA driver error: out of memory"},
 }
 
 // TestGenerations: every generation is read whole, plain and behind each prefix that launchers put before a line.
 func TestGenerations(t *testing.T) {
-	sized := map[string]bool{"G1": true, "G2": true, "G2h": true, "G2c": true, "G3": true, "G4": true, "G5": true, "G4d": true, "G6": true, "G7": true, "GA": true}
+	sized := map[string]bool{"G1": true, "G2": true, "G2h": true, "G2c": true, "G3": true, "G4": true, "G5": true,
+		"G4d": true, "G6": true, "G7": true, "GA": true}
 	for _, g := range generations {
-		for _, prefix := range []string{"", "[rank3]: ", "[default3]:[rank3]: ", "2024-11-20 14:37:16 [rank3]: ", "  0%|   | 0/9 [00:00<?, ?it/s][rank3]: ", "\x1b[31m", "10%|#\r",
-			"2025-06-07T18:22:41.310482917Z stderr F ", "worker-1: ", "(RayTrainWorker pid=8812, ip=10.0.0.7) ", "Jun 07 18:22:41 node7 train.sh[4182]: ", "trainer-1  | ",
-			"[pod/llama-ft-worker-0/pytorch] [rank3]: ", "node-07.cluster: ", "10.0.0.7: [rank3]: ", "node7: [default3]:[rank3]: ", "[1,3]<stderr>: [rank3]: ", `{"log":"`, "2024-08-21 22:56:04.112 | ERROR    | trainer.common:wrapper:121 - "} {
+		for _, prefix := range []string{"", "[rank3]: ", "[default3]:[rank3]: ", "2024-11-20 14:37:16 [rank3]: ",
+			"  0%|   | 0/9 [00:00<?, ?it/s][rank3]: ", "\x1b[31m", "10%|#\r",
+			"2025-06-07T18:22:41.310482917Z stderr F ", "worker-1: ", "(RayTrainWorker pid=8812, ip=10.0.0.7) ",
+			"Jun 07 18:22:41 node7 train.sh[4182]: ", "trainer-1  | ",
+			"[pod/llama-ft-worker-0/pytorch] [rank3]: ", "node-07.cluster: ", "10.0.0.7: [rank3]: ",
+			"node7: [default3]:[rank3]: ", "[1,3]<stderr>: [rank3]: ", `{"log":"`,
+			"2024-08-21 22:56:04.112 | ERROR    | trainer.common:wrapper:121 - "} {
 			log := scanText(t, "start\n"+prefix+g.text+"\nend\n")
 			if len(log.Messages) != 1 {
 				t.Errorf("%s behind %q: %d messages", g.generation, prefix, len(log.Messages))
@@ -45,19 +76,23 @@ func TestGenerations(t *testing.T) {
 			}
 			m := log.Messages[0]
 			if m.Generation != g.generation || m.Line != 2 {
-				t.Errorf("behind %q: generation %q, line %d, want %q, line 2", prefix, m.Generation, m.Line, g.generation)
+				t.Errorf("behind %q: generation %q, line %d, want %q, line 2", prefix, m.Generation, m.Line,
+					g.generation)
 			}
 			if strings.Contains(prefix, "rank3") && m.Rank != 3 {
 				t.Errorf("%s behind %q: rank %d", g.generation, prefix, m.Rank)
 			}
-			if sized[g.generation] && (m.TriedBytes != 13107200 || m.GPU != 1 && g.generation != "GA" || m.FreeBytes/1e8 != 99 || m.TotalBytes/1e8 != 117) {
-				t.Errorf("%s behind %q: tried %d gpu %d free %d total %d", g.generation, prefix, m.TriedBytes, m.GPU, m.FreeBytes, m.TotalBytes)
+			if sized[g.generation] && (m.TriedBytes != 13107200 || m.GPU != 1 && g.generation != "GA" ||
+				m.FreeBytes/1e8 != 99 || m.TotalBytes/1e8 != 117) {
+				t.Errorf("%s behind %q: tried %d gpu %d free %d total %d", g.generation, prefix, m.TriedBytes, m.GPU,
+					m.FreeBytes, m.TotalBytes)
 			}
 		}
 	}
 }
 
-// TestHardWraps: a wrap at any column from 60 on changes nothing that was read; terminals and log viewers are no narrower.
+// TestHardWraps: a wrap at any column from 60 on changes nothing that was read; terminals and log viewers are no
+// narrower.
 func TestHardWraps(t *testing.T) {
 	for _, g := range generations {
 		if g.generation == "GA" || g.generation == "GN" {
@@ -123,7 +158,8 @@ func TestNoFalseAlarm(t *testing.T) {
 	}
 }
 
-// TestScanAcrossBuffers: messages far apart and at every position relative to the buffer's end are found with their line.
+// TestScanAcrossBuffers: messages far apart and at every position relative to the buffer's end are found with their
+// line.
 func TestScanAcrossBuffers(t *testing.T) {
 	filler := strings.Repeat("step 100 loss 2.34 lr 1e-4 grad_norm 0.7 tokens/s 12345\n", 1000)
 	for _, shift := range []int{0, 1, 700, 56000} {
@@ -134,7 +170,8 @@ func TestScanAcrossBuffers(t *testing.T) {
 		for i := range 40 {
 			b.WriteString(filler)
 			line += 1000
-			fmt.Fprintf(&b, "RuntimeError: CUDA out of memory. Tried to allocate %d.00 MiB (GPU 0; 10.76 GiB total capacity; 2.42 GiB already allocated; 26.12 MiB free; 2.75 GiB reserved in total by PyTorch)\n", i+1)
+			fmt.Fprintf(&b, "RuntimeError: CUDA out of memory. Tried to allocate %d.00 MiB (GPU 0; 10.76 GiB total "+
+				"capacity; 2.42 GiB already allocated; 26.12 MiB free; 2.75 GiB reserved in total by PyTorch)\n", i+1)
 			want = append(want, line)
 			line++
 		}
@@ -189,7 +226,8 @@ func TestMessageJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Contains(data, []byte(`"allowed_bytes":null`)) || !bytes.Contains(data, []byte(`"tried_bytes":13107200`)) ||
+	if !bytes.Contains(data, []byte(`"allowed_bytes":null`)) ||
+		!bytes.Contains(data, []byte(`"tried_bytes":13107200`)) ||
 		!bytes.Contains(data, []byte(`"other_processes":[]`)) || bytes.Contains(data, []byte(":-1,\"allocated")) {
 		t.Errorf("%s", data)
 	}
@@ -197,7 +235,8 @@ func TestMessageJSON(t *testing.T) {
 	if err := json.Unmarshal(data, &back); err != nil {
 		t.Fatal(err)
 	}
-	if !back.sameNumbers(Message{Form: back.Form, TriedBytes: m.TriedBytes, TotalBytes: m.TotalBytes, FreeBytes: m.FreeBytes, AllocatedBytes: m.AllocatedBytes,
+	if !back.sameNumbers(Message{Form: back.Form, TriedBytes: m.TriedBytes, TotalBytes: m.TotalBytes,
+		FreeBytes: m.FreeBytes, AllocatedBytes: m.AllocatedBytes,
 		ReservedBytes: m.ReservedBytes, GPU: m.GPU}) || back.AllowedBytes != Unknown {
 		t.Errorf("%+v", back)
 	}

@@ -7,23 +7,26 @@ type SignKind string
 
 // The kinds of signs.
 const (
-	SignAllocatorConfig SignKind = "allocator-config"  // PyTorch refused the allocator setting
-	SignNCCL            SignKind = "nccl"              // NCCL or RCCL could not allocate on the device
-	SignLibrary         SignKind = "gpu-library"       // cuBLAS or cuDNN could not get their workspace
-	SignLibraryStart    SignKind = "gpu-library-start" // a GPU library could not be started: a full card, a bad index before it, or a broken installation
-	SignDriver          SignKind = "driver"            // a driver of shared system memory could not allocate
-	SignShm             SignKind = "shm"               // /dev/shm is full
-	SignOOMKiller       SignKind = "oom-killer"        // the kernel, Slurm, Kubernetes or Ray says that host memory ran out
-	SignKilled          SignKind = "killed"            // SIGKILL, by whom is not said
-	SignAgentKill       SignKind = "agent-kill"        // torchrun's own SIGKILL after its grace
-	SignStopped         SignKind = "stopped"           // asked to stop: time limit, preemption, a signal to the agent
-	SignHostAllocation  SignKind = "host-allocation"   // malloc, fork or numpy refused: host memory, but nobody was killed
-	SignFinished        SignKind = "finished"          // a trainer says that it is done
-	SignFault           SignKind = "fault"             // a defect that has nothing to do with memory size
+	SignAllocatorConfig SignKind = "allocator-config" // PyTorch refused the allocator setting
+	SignNCCL            SignKind = "nccl"             // NCCL or RCCL could not allocate on the device
+	SignLibrary         SignKind = "gpu-library"      // cuBLAS or cuDNN could not get their workspace
+	// a GPU library could not be started: a full card, a bad index before it, or a broken installation
+	SignLibraryStart SignKind = "gpu-library-start"
+	SignDriver       SignKind = "driver" // a driver of shared system memory could not allocate
+	SignShm          SignKind = "shm"    // /dev/shm is full
+	// the kernel, Slurm, Kubernetes or Ray says that host memory ran out
+	SignOOMKiller SignKind = "oom-killer"
+	SignKilled    SignKind = "killed"     // SIGKILL, by whom is not said
+	SignAgentKill SignKind = "agent-kill" // torchrun's own SIGKILL after its grace
+	SignStopped   SignKind = "stopped"    // asked to stop: time limit, preemption, a signal to the agent
+	// malloc, fork or numpy refused: host memory, but nobody was killed
+	SignHostAllocation SignKind = "host-allocation"
+	SignFinished       SignKind = "finished" // a trainer says that it is done
+	SignFault          SignKind = "fault"    // a defect that has nothing to do with memory size
 )
 
-// signRule: a line with word is a sign of kind when the whole line matches pattern (nil: always) and, with raised, when only the
-// name of an exception stands before the word.
+// signRule: a line with word is a sign of kind when the whole line matches pattern (nil: always) and, with raised, when
+// only the name of an exception stands before the word.
 type signRule struct {
 	kind    SignKind
 	word    string
@@ -31,7 +34,8 @@ type signRule struct {
 	raised  bool
 }
 
-// signRules: the texts of PyTorch's allocator are those of c10/cuda/CUDAAllocatorConfig.cpp and c10/core/AllocatorConfig.cpp.
+// signRules: the texts of PyTorch's allocator are those of c10/cuda/CUDAAllocatorConfig.cpp and
+// c10/core/AllocatorConfig.cpp.
 func signRules() []signRule {
 	re := regexp.MustCompile
 	return []signRule{
@@ -45,7 +49,9 @@ func signRules() []signRule {
 		{SignAllocatorConfig, "Expected 'True' or 'False'", re(`ConfigTokenizer`), true},
 		{SignAllocatorConfig, "Error parsing CachingAllocator", nil, true},
 		{SignAllocatorConfig, "Index out of bounds in ConfigTokenizer", nil, false},
-		{SignAllocatorConfig, "AllocatorConfig.", re(`INTERNAL ASSERT FAILED at .*AllocatorConfig\.(?:h|cpp)\b`), false}, // a value that ends too early
+		// a value that ends too early
+		{SignAllocatorConfig, "AllocatorConfig.", re(`INTERNAL ASSERT FAILED at .*AllocatorConfig\.(?:h|cpp)\b`),
+			false},
 		{SignAllocatorConfig, "Unknown allocator backend", nil, true},
 		{SignAllocatorConfig, "backend:cudaMallocAsync requires", nil, true},
 		{SignAllocatorConfig, "For roundups, the", nil, true},
@@ -71,9 +77,11 @@ func signRules() []signRule {
 
 		{SignShm, "insufficient shared memory", nil, false},
 		{SignShm, "nexpected bus error encountered", nil, false},
-		{SignShm, "nexpected BUS error encountered", nil, false},                       // Paddle
-		{SignShm, "It is possible that dataloader", re(`out of shared`), false},        // a hard wrap may stand before "memory"
-		{SignShm, "unable to write to file </", re(`No space left|</torch_\d`), false}, // torch up to 1.7 without the reason
+		{SignShm, "nexpected BUS error encountered", nil, false}, // Paddle
+		// a hard wrap may stand before "memory"
+		{SignShm, "It is possible that dataloader", re(`out of shared`), false},
+		// torch up to 1.7 without the reason
+		{SignShm, "unable to write to file </", re(`No space left|</torch_\d`), false},
 		{SignShm, "unable to mmap ", re(`</torch_\d.*Cannot allocate memory`), false},
 		{SignShm, "device: '/psm_", re(`No space left`), false}, // Python's multiprocessing.shared_memory
 		{SignShm, "failed to extend /dev/shm", nil, false},
@@ -127,11 +135,13 @@ func signRules() []signRule {
 		{SignKilled, "(terminated by SIGKILL", nil, false},                  // supervisord
 		{SignKilled, "SIGKILL(-9)", re(`exit codes of the workers`), false}, // joblib's loky
 		{SignKilled, "is killed by signal", re(`(?i)signal: *killed`), false},
-		{SignKilled, "killed by SIGKILL by OOM killer", re(`Worker (?:exit|unexpectedly)`), false}, // Ray: one of the reasons that it thinks of
+		// Ray: one of the reasons that it thinks of
+		{SignKilled, "killed by SIGKILL by OOM killer", re(`Worker (?:exit|unexpectedly)`), false},
 		{SignAgentKill, "Unable to shutdown process", nil, false},
 		{SignStopped, "DUE TO TIME LIMIT", nil, false},
 		{SignStopped, "Preempt", re(`^Reason:\s+Preempt|Preempted in order`), false},
-		{SignStopped, " CANCELLED AT ", re(`JOB \S+ |STEP \S+ |DUE TO`), false}, // behind a task's death a cancelled step is its echo
+		// behind a task's death a cancelled step is its echo
+		{SignStopped, " CANCELLED AT ", re(`JOB \S+ |STEP \S+ |DUE TO`), false},
 		{SignStopped, "death signal, shutting down", nil, false},
 		{SignStopped, " got signal: ", re(`SignalException`), false},
 
@@ -159,7 +169,8 @@ func signRules() []signRule {
 		{SignFault, "Segmentation fault", nil, false},
 		{SignFault, "Cuda failure 999", nil, false},
 		{SignFault, "unspecified launch failure", nil, false},
-		{SignFault, "possibly insufficient driver version", nil, false}, // TensorFlow, behind a library that did not start
+		// TensorFlow, behind a library that did not start
+		{SignFault, "possibly insufficient driver version", nil, false},
 	}
 }
 

@@ -6,11 +6,12 @@ import (
 	"strconv"
 )
 
-// sizePattern is a size as c10::CachingDeviceAllocator's format_size prints it (two decimals and a unit, or an integer and "bytes"), without white space.
+// sizePattern is a size as c10::CachingDeviceAllocator's format_size prints it (two decimals and a unit, or an integer
+// and "bytes"), without white space.
 const sizePattern = `([0-9]+(?:\.[0-9]+)?)(bytes|[KMGT]i?B|B)`
 
-// garbageBytes is the least size that cannot be real: unsigned underflow and NVML's "not available" print as 2^64 bytes,
-// PyTorch refuses requests from 2^60 (1 EiB) on (CUDACachingAllocator.cpp, kOneExabyteAsInt).
+// garbageBytes is the least size that cannot be real: unsigned underflow and NVML's "not available" print as 2^64
+// bytes, PyTorch refuses requests from 2^60 (1 EiB) on (CUDACachingAllocator.cpp, kOneExabyteAsInt).
 const garbageBytes = 1 << 60
 
 // parseSize turns a printed size into bytes; Unknown for garbage.
@@ -26,7 +27,8 @@ func parseSize(value, unit string) int64 {
 	return int64(math.Round(b))
 }
 
-// unitBytes: PyTorch's KiB, MiB, GiB are powers of 1024; its old MB and GB are too (it printed them for the same numbers).
+// unitBytes: PyTorch's KiB, MiB, GiB are powers of 1024; its old MB and GB are too (it printed them for the same
+// numbers).
 func unitBytes(unit string) float64 {
 	switch unit[0] {
 	case 'K':

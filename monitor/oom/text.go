@@ -16,11 +16,12 @@ type text struct {
 	failed bool // it names the level of errors, or a worse one
 }
 
-// hostPattern is a host before its line: a name with a digit in it, or an address. A name without a digit could be any word.
+// hostPattern is a host before its line: a name with a digit in it, or an address. A name without a digit could be any
+// word.
 const hostPattern = `(?:\d{1,3}(?:\.\d{1,3}){3}|localhost|[A-Za-z][\w-]{0,60}\d[\w-]{0,60}(?:\.[a-z0-9-]{1,60}){0,6}): `
 
-// colourPattern: a colour whose escape character was lost, as in text that was pasted into a thread, ends with m; rsyslog writes the
-// character as #033.
+// colourPattern: a colour whose escape character was lost, as in text that was pasted into a thread, ends with m;
+// rsyslog writes the character as #033.
 const colourPattern = `(?:\x1b|#033)\[[0-9;?]*[A-Za-z]|\[\d{1,3}(?:;\d{1,3})*m`
 
 // decorations are the patterns of text.go, compiled at the first use.
@@ -36,7 +37,8 @@ var decoration = sync.OnceValue(func() decorations {
 		// A tqdm bar up to its closing bracket: the message may follow on the same line.
 		bar: regexp.MustCompile(`\d+%\|[^\[]*\[[^\]]*\]|\d+/\d+ \[[^\]]*(?:it/s|s/it)[^\]]*\]`),
 		prefixes: newBeginnings(
-			`\[[^\[\]'"]{1,100}\](?:<\w+>)?:?`,                                   // [rank3]: [default3]: [1,3]<stderr>: [2024-04-20 18:56:38,931]
+			// [rank3]: [default3]: [1,3]<stderr>: [2024-04-20 18:56:38,931]
+			`\[[^\[\]'"]{1,100}\](?:<\w+>)?:?`,
 			`\((?:[A-Za-z_]\w* )?(?:pid|rank|ip)=[^)]{1,80}\)`,                   // Ray, vLLM
 			`\d{4}[-/]\d\d[-/]\d\d(?:[T ]\d\d:\d\d:\d\d\S*)?`,                    // timestamps
 			`\d\d[-/]\d\d(?:[-/]\d\d)?\s+\d\d:\d\d:\d\d\S*`, `\d\d:\d\d:\d\d\S*`, // shorter ones
@@ -84,7 +86,8 @@ func clean(raw []byte) text {
 		s = rest[n:]
 	}
 	prefix := whole[:len(whole)-len(s)]
-	t := text{string: strings.TrimSpace(s), rank: -1, logged: d.level.MatchString(prefix), failed: d.worse.MatchString(prefix)}
+	t := text{string: strings.TrimSpace(s), rank: -1, logged: d.level.MatchString(prefix),
+		failed: d.worse.MatchString(prefix)}
 	if m := d.rank.FindStringSubmatch(prefix); m != nil {
 		t.rank = firstInt(m[1:])
 	}
@@ -119,8 +122,9 @@ func excerpt(s string) string {
 	return s
 }
 
-// squeezed is text without anything that a terminal, a log viewer or markdown may have put into it: white space, line breaks, box
-// characters, emphasis, quotes, colours. Hard wraps split words and numbers ("4" / "0.30 GiB"); without white space they are whole again.
+// squeezed is text without anything that a terminal, a log viewer or markdown may have put into it: white space, line
+// breaks, box characters, emphasis, quotes, colours. Hard wraps split words and numbers ("4" / "0.30 GiB"); without
+// white space they are whole again.
 type squeezed struct {
 	text string
 	at   []int32 // offset in the source of each byte
@@ -155,15 +159,16 @@ func squeeze(bytes []byte) squeezed {
 	return squeezed{string(out), at}
 }
 
-// wrapPrefix is the length of what a launcher, a container's log or a copier of streams puts before a continued line. before is the line
-// above it: a bare name, such as pdsh's host, could be any word, so it must stand there too.
+// wrapPrefix is the length of what a launcher, a container's log or a copier of streams puts before a continued line.
+// before is the line above it: a bare name, such as pdsh's host, could be any word, so it must stand there too.
 func wrapPrefix(rest, before string) int {
 	rest, _, _ = strings.Cut(rest[:min(len(rest), wrapReach)], "\n")
 	if rest == "" {
 		return 0
 	}
 	n := 0
-	if name := continuation().name.FindString(rest); name != "" && !continuation().exception.MatchString(name) && strings.HasPrefix(strings.TrimLeft(before, " \t"), name) {
+	if name := continuation().name.FindString(rest); name != "" && !continuation().exception.MatchString(name) &&
+		strings.HasPrefix(strings.TrimLeft(before, " \t"), name) {
 		n = len(name)
 	}
 	for {

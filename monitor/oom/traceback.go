@@ -13,7 +13,8 @@ import (
 // Traceback is what the Python frames around a message say.
 type Traceback struct {
 	Stage string // a stage of the contract, "" unknown
-	// Logits: the frames are those of the loss or of the output layer; Nearest: the innermost frame of the project's own code.
+	// Logits: the frames are those of the loss or of the output layer; Nearest: the innermost frame of the project's
+	// own code.
 	Logits  bool
 	Nearest string
 
@@ -40,15 +41,19 @@ var stageRules = sync.OnceValue(func() []stageRule {
 	const in = `(?:,in|pyin|\din)_?`
 	return []stageRule{
 		r("optimizer-init", false, `[/\\]optim[/\\](?:adam|sgd|optimizer|_multi|adagrad|rmsprop|lion|lamb|nadam|radam|rprop|_functional)`, `exp_avg`, `_multi_tensor_`,
-			`_single_tensor_`, `_init_group`, `optimizer['"]?\]?\.step\(`, `optim\.step\(`, `run_optimizer_step`, `initialize_optimizer_states`, `_maybe_opt_step`,
+			`_single_tensor_`, `_init_group`, `optimizer['"]?\]?\.step\(`, `optim\.step\(`, `run_optimizer_step`,
+			`initialize_optimizer_states`, `_maybe_opt_step`,
 			`_take_model_step`, in+`optimizer_step`,
 			`fused_(?:adam|lamb|sgd|lion)`, in+`init(?:ialize)?_states?\b`, // apex, Transformer Engine, bitsandbytes
 			`_create_fp32_partitions`, `distrib_optimizer\.py`), // DeepSpeed's and Megatron's copies of the weights
-		r("model-load", false, `serialization\.py`, `from_pretrained\(`, `load_checkpoint`, `load_\w{0,20}state_dict`, `set_model_state_dict`, `_move_model_to_device`, `load_model\(`,
-			`module\.py(?:",line\d+,in|:\d+in|in)(?:convert|cuda|to)\b`, in+`convert`, `torch\.load\(`, in+`_materialize`, `safetensors`),
+		r("model-load", false, `serialization\.py`, `from_pretrained\(`, `load_checkpoint`, `load_\w{0,20}state_dict`,
+			`set_model_state_dict`, `_move_model_to_device`, `load_model\(`,
+			`module\.py(?:",line\d+,in|:\d+in|in)(?:convert|cuda|to)\b`, in+`convert`, `torch\.load\(`,
+			in+`_materialize`, `safetensors`),
 		r("eval", false, in+`(?:evaluat|predict|generat|validat|val_(?:one_)?(?:epoch|step|loop|batch)|infer|beam_search|sample\b)`, `\.(?:evaluate|predict|generate|validate|beam_search)\(`,
 			`nested_concat`, `pad_and_concatenate`),
-		r("forward", true, `cross_entropy`, `lm_head`, `log_softmax\(`, `logsumexp`, `logits\.float`, `output\.float\(`, `from_logits`, `_logps\(`, `loss_function\(`,
+		r("forward", true, `cross_entropy`, `lm_head`, `log_softmax\(`, `logsumexp`, `logits\.float`, `output\.float\(`,
+			`from_logits`, `_logps\(`, `loss_function\(`,
 			`empty_strided\w*\(\([^)]*\b(?:[3-9]\d{4}|\d{6})\)`), // a dimension of at least 30,000 is a vocabulary
 		r("backward", false, `\.backward\(`, in+`backward`, `run_backward`),
 		r("forward", false, in+`forward`, `_call_impl`, `forward_call\(`, `\bmodel\(`, `functional\.py`),
@@ -57,7 +62,8 @@ var stageRules = sync.OnceValue(func() []stageRule {
 	}
 })
 
-// A traceback is found by its frame lines: at most frameGap other lines lie between two of them (code, carets, lines of other ranks).
+// A traceback is found by its frame lines: at most frameGap other lines lie between two of them (code, carets, lines of
+// other ranks).
 const (
 	frameGap    = 12
 	framesReach = 200
@@ -77,7 +83,8 @@ var frame = sync.OnceValue(func() framePatterns {
 	}
 })
 
-// tracebackAround reads the frames before a message, or when there are none (a message may stand before its traceback) those after it.
+// tracebackAround reads the frames before a message, or when there are none (a message may stand before its traceback)
+// those after it.
 func tracebackAround(p place, end, rank int) Traceback {
 	if inside := escapedLines(p); inside != nil && p.affords(len(inside)) {
 		if before, _ := framesBefore(linesBack(inside), rank); len(before) > 0 {
@@ -99,8 +106,8 @@ func tracebackAround(p place, end, rank int) Traceback {
 // codeReach is how many lines of a frame may stand before a message in a text that begins inside it.
 const codeReach = 3
 
-// codeBefore reads the lines of code before a message, where the text begins with them: its frames were cut off. What moves a tensor says
-// little without its frame.
+// codeBefore reads the lines of code before a message, where the text begins with them: its frames were cut off. What
+// moves a tensor says little without its frame.
 func codeBefore(p place) Traceback {
 	var lines []*line
 	for l := range p.behind() {
@@ -116,8 +123,8 @@ func codeBefore(p place) Traceback {
 	return t
 }
 
-// escapedLines returns what stands before a message inside one line of JSON or of a Python repr, with its newlines and quotes as they were
-// before they were escaped; nil: nothing is escaped.
+// escapedLines returns what stands before a message inside one line of JSON or of a Python repr, with its newlines and
+// quotes as they were before they were escaped; nil: nothing is escaped.
 func escapedLines(p place) []byte {
 	line := p.buf[max(0, p.at-behindBytes):p.at]
 	line = line[bytes.LastIndexByte(line, '\n')+1:]
@@ -127,7 +134,8 @@ func escapedLines(p place) []byte {
 	return []byte(strings.NewReplacer(`\n`, "\n", `\"`, `"`).Replace(string(line)))
 }
 
-// framesBefore returns the lines of the traceback that ends with the nearest line, and the rank that its first line names, -1 none.
+// framesBefore returns the lines of the traceback that ends with the nearest line, and the rank that its first line
+// names, -1 none.
 func framesBefore(lines iter.Seq[*line], rank int) (kept []*line, named int) {
 	named = -1 // kept has the nearest line first until the end
 	gap, frames, read := 0, 0, 0
@@ -138,7 +146,8 @@ func framesBefore(lines iter.Seq[*line], rank int) (kept []*line, named int) {
 		if ofOtherRank(l, rank) {
 			continue
 		}
-		if strings.Contains(l.string, "Traceback (most recent call last)") || strings.Contains(l.string, "out of memory") ||
+		if strings.Contains(l.string, "Traceback (most recent call last)") ||
+			strings.Contains(l.string, "out of memory") ||
 			strings.Contains(l.string, "During handling of the above") {
 			named = l.rank
 			break
@@ -183,8 +192,8 @@ func framesAfter(lines []*line, rank int) []*line {
 // ofOtherRank: a line that names a rank belongs to that rank; one without a name may belong to any.
 func ofOtherRank(l *line, rank int) bool { return l.rank >= 0 && rank >= 0 && l.rank != rank }
 
-// readFrames reads the lines of a traceback around a place. A stage is found by words that may stand across lines, so all of them are read
-// together, if the text affords it.
+// readFrames reads the lines of a traceback around a place. A stage is found by words that may stand across lines, so
+// all of them are read together, if the text affords it.
 func readFrames(p place, lines []*line) Traceback {
 	t := Traceback{rank: -1}
 	var all strings.Builder

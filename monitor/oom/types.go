@@ -1,5 +1,5 @@
-// Package oom reads out-of-memory messages of PyTorch 1.10 to today out of any log, classifies why a run died, and names remedies,
-// cheapest first. It is pure: text and facts in, a Diagnosis out.
+// Package oom reads out-of-memory messages of PyTorch 1.10 to today out of any log, classifies why a run died, and
+// names remedies, cheapest first. It is pure: text and facts in, a Diagnosis out.
 package oom
 
 import "time"
@@ -38,9 +38,10 @@ const Unknown int64 = -1
 
 // Message is one out-of-memory message; sizes are bytes, Unknown where it does not say.
 type Message struct {
-	Generation               string            `json:"generation"` // G1, G2, G3, ... of reference: oom message generations
-	GPU                      int               `json:"gpu"`        // index inside the process; -1 unknown
-	Rank                     int               `json:"rank"`       // -1 unknown
+	// G1, G2, G3, ... of reference: oom message generations
+	Generation               string            `json:"generation"`
+	GPU                      int               `json:"gpu"`  // index inside the process; -1 unknown
+	Rank                     int               `json:"rank"` // -1 unknown
 	TriedBytes               int64             `json:"tried_bytes"`
 	TotalBytes               int64             `json:"total_bytes"`
 	FreeBytes                int64             `json:"free_bytes"`
@@ -56,11 +57,12 @@ type Message struct {
 	Text                     string            `json:"text"`
 	ExpandableHint           bool              `json:"-"`
 
-	// Form is the family of the message (see messages.go), Logged says that it stands in a log line below error level (it was caught),
-	// Traceback is what stood around it.
-	Form      Form      `json:"-"`
-	BogusSize bool      `json:"-"` // a size was asked for that no computer has: not a shortage but a defect
-	OwnPID    int       `json:"-"` // this process as the host numbers it, when it stood in the list of the others; 0: it did not
+	// Form is the family of the message (see messages.go), Logged says that it stands in a log line below error level
+	// (it was caught), Traceback is what stood around it.
+	Form      Form `json:"-"`
+	BogusSize bool `json:"-"` // a size was asked for that no computer has: not a shortage but a defect
+	// this process as the host numbers it, when it stood in the list of the others; 0: it did not
+	OwnPID    int       `json:"-"`
 	Logged    bool      `json:"-"`
 	Traceback Traceback `json:"-"`
 
@@ -108,7 +110,8 @@ type Facts struct {
 	Unread []string
 	// Run is what a run folder tells; nil: a bare log.
 	Run *RunFacts
-	// NoExpandable says why expandable segments must not be advised on the machine of the run ("WSL"), "" nothing known against them.
+	// NoExpandable says why expandable segments must not be advised on the machine of the run ("WSL"), "" nothing known
+	// against them.
 	NoExpandable string
 }
 
@@ -131,7 +134,8 @@ type Remedy struct {
 	Fits           *bool  `json:"fits"`
 }
 
-// Combination is the cheapest set of remedies with which the run fits, or, where none does, what all of them together reach.
+// Combination is the cheapest set of remedies with which the run fits, or, where none does, what all of them together
+// reach.
 type Combination struct {
 	IDs         []string `json:"ids"`
 	How         []string `json:"how"`
@@ -158,8 +162,8 @@ type Diagnosis struct {
 	Unread     []string  `json:"unread,omitempty"` // what of the logs could not be read, and why
 	OOMs       []Message `json:"ooms"`
 	Remedies   []Remedy  `json:"remedies"`
-	// Situations are the known patterns that hold, Framework is whose settings the remedies name ("" none was recognised),
-	// Combination what fits together; nil: the job is not known.
+	// Situations are the known patterns that hold, Framework is whose settings the remedies name ("" none was
+	// recognised), Combination what fits together; nil: the job is not known.
 	Situations  []Situation  `json:"situations"`
 	Framework   string       `json:"framework"`
 	Combination *Combination `json:"combination"`

@@ -10,24 +10,32 @@ import (
 
 // messageWords are in every message; one that a hard wrap cuts in two leaves another.
 var messageWords = []string{
-	"out of memory", "Out of memory while", "Tried to allocate", "exceed allowed memory", "NVML_SUCCESS", "failed with OOM on device",
-	"RESOURCE_EXHAUSTED: ", "Resource exhausted: ", "OOM when allocating", "Free memory on device", "_ERROR_OUT_OF_", "HIP_ERROR_OutOfMemory",
-	"Allocation on device", "Allocation is out of device memory", "hipErrorOutOfMemory", "CallbackErrorOutOfMemory", "Invalid buffer size: ",
-	"ran out of memory trying to alloc", "Out of memory error on GPU", "Out of memory alloc", "from device: hipError_t", "Failed to allocate memory for requested",
+	"out of memory", "Out of memory while", "Tried to allocate", "exceed allowed memory", "NVML_SUCCESS",
+	"failed with OOM on device",
+	"RESOURCE_EXHAUSTED: ", "Resource exhausted: ", "OOM when allocating", "Free memory on device", "_ERROR_OUT_OF_",
+	"HIP_ERROR_OutOfMemory",
+	"Allocation on device", "Allocation is out of device memory", "hipErrorOutOfMemory", "CallbackErrorOutOfMemory",
+	"Invalid buffer size: ",
+	"ran out of memory trying to alloc", "Out of memory error on GPU", "Out of memory alloc", "from device: hipError_t",
+	"Failed to allocate memory for requested",
 	"No available memory for the cache", "available KV cache memory", "be stored in KV cache", "--mem-fraction-static",
-	"ResourceExhaustedError: ", "No executable batch size found", "Of the allocated memory", "Sum Total of in-use chunks", "PT_DEVMEM Allocation failed",
-	"Cuda Runtime (out", "CUDA allocation failed", "Out of GPU memory", "enough and alloc failed", "allocate a memory region of",
+	"ResourceExhaustedError: ", "No executable batch size found", "Of the allocated memory",
+	"Sum Total of in-use chunks", "PT_DEVMEM Allocation failed",
+	"Cuda Runtime (out", "CUDA allocation failed", "Out of GPU memory", "enough and alloc failed",
+	"allocate a memory region of",
 	"Error Code 2: OutOfMemory", "Out of Memory!!!", "EL0004", "[metal::malloc]", "enough GPU video memory",
-	"cuda runtime error (2", "CUDA driver error", "memory allocation failed", "while trying to alloc", "has a total capac", "total capacity; ",
+	"cuda runtime error (2", "CUDA driver error", "memory allocation failed", "while trying to alloc",
+	"has a total capac", "total capacity; ",
 }
 
 // growthWords are how training programs print the GPU memory in use; a number follows.
-var growthWords = []string{"gpu_mem", "max mem: ", "max_mem: ", "memory(GiB)", "memory: ", "| allocated: ", " MemAllocated=", "memory_allocated", " allocated ", perDevice}
+var growthWords = []string{"gpu_mem", "max mem: ", "max_mem: ", "memory(GiB)", "memory: ", "| allocated: ",
+	" MemAllocated=", "memory_allocated", " allocated ", perDevice}
 
 const perDevice = "mem_usage:cuda"
 
-// hitCost is what it takes to look at one watched word, beside a part of its line: thousands may stand in a row, and more only where every
-// hundredth byte has one.
+// hitCost is what it takes to look at one watched word, beside a part of its line: thousands may stand in a row, and
+// more only where every hundredth byte has one.
 const hitCost = 100
 
 // vocabulary is what every scan uses alike.
@@ -74,8 +82,8 @@ func watched() (words []string, readers []reader) {
 	return words, readers
 }
 
-// readGrowth notes the figure behind the word until the first message: what follows a death says nothing about its cause.
-// It stands on every step's line of some logs, so it does without patterns.
+// readGrowth notes the figure behind the word until the first message: what follows a death says nothing about its
+// cause. It stands on every step's line of some logs, so it does without patterns.
 func readGrowth(s *scanner, at int, word string) {
 	if len(s.log.Messages) > 0 {
 		return
@@ -128,7 +136,8 @@ func readException(s *scanner, p place) {
 	if lead.string == "" || !raised(lead.string) || echo().MatchString(lead.string) {
 		return
 	}
-	if behind := p.at + len("Error: "); judge().torch.MatchString(lead.string) && s.read <= p.start && !s.messageBehind(behind) {
+	if behind := p.at + len("Error: "); judge().torch.MatchString(lead.string) && s.read <= p.start &&
+		!s.messageBehind(behind) {
 		m := newMessage()
 		m.Form = FormCUDA
 		s.take(m, p, lead, behind, max(behind, p.end))
@@ -167,7 +176,8 @@ func cutShort(line []byte) bool {
 	return len(text) >= least && strings.HasPrefix(words, text)
 }
 
-// messageBehind tells whether the words of a message stand in the text that starts at from, be they wrapped: those are read by themselves.
+// messageBehind tells whether the words of a message stand in the text that starts at from, be they wrapped: those are
+// read by themselves.
 func (s *scanner) messageBehind(from int) bool {
 	const near = 60 // squeezed bytes that a wrapper may put before them
 	text := squeeze(s.buf[from:min(len(s.buf), from+headBytes)]).text

@@ -2,14 +2,15 @@ package oom
 
 import "bytes"
 
-// wordFinder finds many fixed words in a text at once, looking at a fraction of its bytes. The method is that of Wu and Manber
-// ("A fast algorithm for multi-pattern searching", University of Arizona TR-94-17): the three bytes at the end of a window as long as the
-// shortest word say how far the window may jump before any word could end there.
+// wordFinder finds many fixed words in a text at once, looking at a fraction of its bytes. The method is that of Wu and
+// Manber ("A fast algorithm for multi-pattern searching", University of Arizona TR-94-17): the three bytes at the end
+// of a window as long as the shortest word say how far the window may jump before any word could end there.
 type wordFinder struct {
 	words  [][]byte
 	window int                   // bytes of the shortest word
 	jump   [1 << blockBits]uint8 // by the hash of three bytes; 0: a word may start at this window
-	// first and follow chain the words by the last three bytes of their first window bytes: numbers counted from 1, 0 ends a chain.
+	// first and follow chain the words by the last three bytes of their first window bytes: numbers counted from 1, 0
+	// ends a chain.
 	first  [1 << blockBits]uint8
 	follow []uint8
 }

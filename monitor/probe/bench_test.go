@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// BenchmarkStep measures what the probe adds to a training step: testdata/bench.py runs a small model as fast as it goes,
-// and in steps of 10 ms. Run it with -benchtime=1x and compare us/step of "with" and "without".
+// BenchmarkStep measures what the probe adds to a training step: testdata/bench.py runs a small model as fast as it
+// goes, and in steps of 10 ms. Run it with -benchtime=1x and compare us/step of "with" and "without".
 func BenchmarkStep(b *testing.B) {
 	dir := newRun(b)
 	environments := map[string][]string{"without": rankEnv(), "with": Env(rankEnv(), dir)}
@@ -22,7 +22,8 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// BenchmarkStart measures the start of an interpreter that never imports torch: what every Python below the command pays.
+// BenchmarkStart measures the start of an interpreter that never imports torch: what every Python below the command
+// pays.
 func BenchmarkStart(b *testing.B) {
 	dir := newRun(b)
 	environments := map[string][]string{"without": rankEnv(), "with": Env(rankEnv(), dir)}

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// bothWays runs a Python script without and with the probe, as the only rank. The modules of testdata/site can be imported.
+// bothWays runs a Python script without and with the probe, as the only rank. The modules of testdata/site can be
+// imported.
 func bothWays(t *testing.T, args ...string) pair {
 	t.Helper()
 	dir := newRun(t)
@@ -50,15 +51,16 @@ func TestCompiled(t *testing.T) {
 	}
 }
 
-// replaced are the only names that stand for another object when the probe is there, all private: C functions of the allocator whose
-// peaks it resets, the autograd engine, and, where resident memory is measured, the reader of its peak.
+// replaced are the only names that stand for another object when the probe is there, all private: C functions of the
+// allocator whose peaks it resets, the autograd engine, and, where resident memory is measured, the reader of its peak.
 var replaced = []string{
-	"resource:getrusage", "torch._C:_accelerator_getDeviceStats", "torch._C:_accelerator_resetPeakStats", "torch._C:_cuda_memoryStats",
+	"resource:getrusage", "torch._C:_accelerator_getDeviceStats", "torch._C:_accelerator_resetPeakStats",
+	"torch._C:_cuda_memoryStats",
 	"torch._C:_cuda_resetPeakMemoryStats", "torch.autograd.variable:Variable._execution_engine",
 }
 
-// TestEverythingStaysWhatItIs compares all names of all modules, finds those that the probe has changed, and asks pickle, inspect,
-// copy, typing, multiprocessing and others about each of them, without and with the probe.
+// TestEverythingStaysWhatItIs compares all names of all modules, finds those that the probe has changed, and asks
+// pickle, inspect, copy, typing, multiprocessing and others about each of them, without and with the probe.
 func TestEverythingStaysWhatItIs(t *testing.T) {
 	t.Parallel()
 	script := filepath.Join("testdata", "identity.py")
@@ -73,7 +75,8 @@ func TestEverythingStaysWhatItIs(t *testing.T) {
 			watched = append(watched, name)
 		}
 	}
-	for _, name := range []string{"torch:load", "torch:save", "safetensors.torch:save_file", "torch.nn.modules.module:Module.eval"} {
+	for _, name := range []string{"torch:load", "torch:save", "safetensors.torch:save_file",
+		"torch.nn.modules.module:Module.eval"} {
 		if !slices.Contains(watched, name) {
 			t.Errorf("%s is not watched; found %v", name, watched)
 		}

@@ -55,9 +55,10 @@ func install(to *files.Folder, path string) error {
 	return nil
 }
 
-// Env returns base, the environment of the command to start, with what makes every Python below it load the probe of dir: its
-// folder in front of PYTHONPATH, and OOMGUARD_PROBE_DIR. OOMGUARD_PROBE=0 (no probe) and OOMGUARD_MAXBYTES in base keep their
-// meaning. A single process, as of plain python, which has neither RANK nor LOCAL_RANK, reports only if base says OOMGUARD_SINGLE=1.
+// Env returns base, the environment of the command to start, with what makes every Python below it load the probe of
+// dir: its folder in front of PYTHONPATH, and OOMGUARD_PROBE_DIR. OOMGUARD_PROBE=0 (no probe) and OOMGUARD_MAXBYTES in
+// base keep their meaning. A single process, as of plain python, which has neither RANK nor LOCAL_RANK, reports only if
+// base says OOMGUARD_SINGLE=1.
 func Env(base []string, dir string) []string {
 	path := []string{filepath.Join(dir, libraryFolder)}
 	env := make([]string, 0, len(base)+2)

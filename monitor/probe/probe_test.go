@@ -17,7 +17,8 @@ func TestInstall(t *testing.T) {
 		t.Errorf("a second time: %v", err)
 	}
 	modes := map[string]os.FileMode{
-		"pylib": 0o700, "pylib/sitecustomize.py": 0o600, "pylib/_oomguard_start.py": 0o600, "pylib/_oomguard_probe": 0o700, "pylib/_oomguard_probe/__init__.py": 0o600,
+		"pylib": 0o700, "pylib/sitecustomize.py": 0o600, "pylib/_oomguard_start.py": 0o600,
+		"pylib/_oomguard_probe": 0o700, "pylib/_oomguard_probe/__init__.py": 0o600,
 	}
 	for name, want := range modes {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != want {
@@ -35,8 +36,10 @@ func TestEnv(t *testing.T) {
 		base, want []string
 	}{
 		{"empty", nil, []string{"PYTHONPATH=/d/pylib", "OOMGUARD_PROBE_DIR=/d"}},
-		{"existing path", []string{"PYTHONPATH=/a:/b", "X=1=2"}, []string{"X=1=2", "PYTHONPATH=/d/pylib:/a:/b", "OOMGUARD_PROBE_DIR=/d"}},
-		{"an empty path would become the working directory", []string{"PYTHONPATH="}, []string{"PYTHONPATH=/d/pylib", "OOMGUARD_PROBE_DIR=/d"}},
+		{"existing path", []string{"PYTHONPATH=/a:/b", "X=1=2"},
+			[]string{"X=1=2", "PYTHONPATH=/d/pylib:/a:/b", "OOMGUARD_PROBE_DIR=/d"}},
+		{"an empty path would become the working directory", []string{"PYTHONPATH="},
+			[]string{"PYTHONPATH=/d/pylib", "OOMGUARD_PROBE_DIR=/d"}},
 		{
 			"the user's switches stay, those of an outer run go",
 			[]string{"OOMGUARD_PROBE=0", "OOMGUARD_MAXBYTES=1", "OOMGUARD_OWNER=1/2/3/4", "OOMGUARD_PROBE_DIR=/old"},
@@ -75,7 +78,8 @@ func TestReadFileNeverFails(t *testing.T) {
 		}
 		events, lost, err := ReadFile(path)
 		if err != nil || len(events) != row.events || lost != row.lost {
-			t.Errorf("%s: %d events, %d lost, %v; want %d and %d", row.name, len(events), lost, err, row.events, row.lost)
+			t.Errorf("%s: %d events, %d lost, %v; want %d and %d", row.name, len(events), lost, err, row.events,
+				row.lost)
 		}
 	}
 	for _, path := range []string{t.TempDir(), filepath.Join(t.TempDir(), "missing")} {
@@ -87,7 +91,8 @@ func TestReadFileNeverFails(t *testing.T) {
 
 func FuzzReadFile(f *testing.F) {
 	f.Add([]byte(`{"e":"hello","q":1,"rank":3}` + "\n" + `{"e":"w","q":2,"pa":123}` + "\n" + `{"e"`))
-	f.Add([]byte("\n\n{}\n\xff\xfe\n" + `{"e":"w","q":-9223372036854775808}` + "\n" + `{"e":"w","q":9223372036854775807}`))
+	f.Add([]byte("\n\n{}\n\xff\xfe\n" + `{"e":"w","q":-9223372036854775808}` + "\n" +
+		`{"e":"w","q":9223372036854775807}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		path := filepath.Join(t.TempDir(), "rank-0.0.1.jsonl")
 		if err := os.WriteFile(path, text, 0o600); err != nil {

@@ -43,7 +43,8 @@ func newRun(tb testing.TB) string {
 func plainEnv(extra ...string) []string {
 	var env []string
 	for _, entry := range os.Environ() {
-		if !strings.HasPrefix(entry, "PYTHON") && !strings.HasPrefix(entry, "OOMGUARD_") && !strings.HasPrefix(entry, "RANK=") && !strings.HasPrefix(entry, "LOCAL_RANK=") {
+		if !strings.HasPrefix(entry, "PYTHON") && !strings.HasPrefix(entry, "OOMGUARD_") &&
+			!strings.HasPrefix(entry, "RANK=") && !strings.HasPrefix(entry, "LOCAL_RANK=") {
 			env = append(env, entry)
 		}
 	}
@@ -135,7 +136,8 @@ func stages(events []Event) []string {
 func TestPythonUnits(t *testing.T) {
 	t.Parallel()
 	dir := newRun(t)
-	got := python(t, plainEnv("TMPDIR="+t.TempDir()), testPython(t), filepath.Join("testdata", "units.py"), filepath.Join(dir, "pylib"))
+	got := python(t, plainEnv("TMPDIR="+t.TempDir()), testPython(t), filepath.Join("testdata", "units.py"),
+		filepath.Join(dir, "pylib"))
 	if got.code != 0 {
 		t.Fatalf("unit tests of the probe failed:\n%s%s", got.stdout, got.stderr)
 	}
@@ -144,8 +146,8 @@ func TestPythonUnits(t *testing.T) {
 // timedLog are lines of torch's own log, which carry the time and the process.
 var timedLog = regexp.MustCompile(`(?m)^[WIE]\d{4} .*\n`)
 
-// TestStory runs a script that does most of what a training may do, once with the probe and once with a probe that cannot write,
-// and wants the same output of both; and from the first the stages as the script went through them.
+// TestStory runs a script that does most of what a training may do, once with the probe and once with a probe that
+// cannot write, and wants the same output of both; and from the first the stages as the script went through them.
 func TestStory(t *testing.T) {
 	t.Parallel()
 	dir, out := newRun(t), t.TempDir()
@@ -172,11 +174,13 @@ func TestStory(t *testing.T) {
 	checkStory(t, onlyFile(t, dir))
 }
 
-// checkStory compares with what testdata/story.py does; its model has (1024*4096+4096 + 4096*1024+1024) parameters of 4 bytes.
+// checkStory compares with what testdata/story.py does; its model has (1024*4096+4096 + 4096*1024+1024) parameters of 4
+// bytes.
 func checkStory(t *testing.T, events []Event) {
 	t.Helper()
 	hello := events[0]
-	if hello.E != "hello" || hello.Mem != "rss" || hello.PID == 0 || hello.WorldSize != 1 || hello.A == 0 || hello.Wall == 0 || hello.Torch == "" {
+	if hello.E != "hello" || hello.Mem != "rss" || hello.PID == 0 || hello.WorldSize != 1 || hello.A == 0 ||
+		hello.Wall == 0 || hello.Torch == "" {
 		t.Errorf("first event: %+v", hello)
 	}
 	want := []string{
@@ -194,7 +198,8 @@ func checkStory(t *testing.T, events []Event) {
 	const params = 4 * (2*1024*4096 + 4096 + 1024)
 	states := ofKind(events, "state")
 	if len(states) == 0 || states[0].Params != params || states[0].Grads != params || states[0].Optim != 2*params+4*4 {
-		t.Errorf("state %+v, want %d bytes of parameters and gradients, and Adam's two moments and 4 step counters", states, params)
+		t.Errorf("state %+v, want %d bytes of parameters and gradients, and Adam's two moments and 4 step counters",
+			states, params)
 	}
 	if ooms := ofKind(events, "oom"); len(ooms) != 2 || ooms[0].S != "backward" {
 		t.Errorf("out-of-memory errors seen: %+v, want the caught one and the fatal one", ooms)
@@ -204,8 +209,10 @@ func checkStory(t *testing.T, events []Event) {
 		t.Fatalf("want one exception, got %+v", exceptions)
 	}
 	e := exceptions[0]
-	if !e.OOM || e.S != "backward" || !strings.HasSuffix(e.Type, "OutOfMemoryError") || e.Msg != "CUDA out of memory. Tried to allocate 2.00 MiB." ||
-		!strings.Contains(e.Where, "story.py:") || !strings.HasPrefix(e.TB, "Traceback (most recent call last):\n") || strings.Contains(e.TB, "_oomguard") {
+	if !e.OOM || e.S != "backward" || !strings.HasSuffix(e.Type, "OutOfMemoryError") ||
+		e.Msg != "CUDA out of memory. Tried to allocate 2.00 MiB." ||
+		!strings.Contains(e.Where, "story.py:") || !strings.HasPrefix(e.TB, "Traceback (most recent call last):\n") ||
+		strings.Contains(e.TB, "_oomguard") {
 		t.Errorf("exception %+v", e)
 	}
 	if last := events[len(events)-1]; last.E != "bye" || last.CostNS <= 0 {
@@ -241,7 +248,8 @@ func TestCrash(t *testing.T) {
 			if got.code != 1 || len(exceptions) != 1 {
 				t.Fatalf("code %d, exceptions %+v, stderr %s", got.code, exceptions, got.stderr)
 			}
-			if e := exceptions[0]; e.S != row.stage || e.Step != 1 || e.OOM || !strings.Contains(e.Msg, row.message) || !strings.Contains(e.Where, row.place) {
+			if e := exceptions[0]; e.S != row.stage || e.Step != 1 || e.OOM || !strings.Contains(e.Msg, row.message) ||
+				!strings.Contains(e.Where, row.place) {
 				t.Errorf("exception %+v", e)
 			}
 		})
@@ -253,7 +261,8 @@ func TestUnwritable(t *testing.T) {
 	t.Parallel()
 	dir := newRun(t)
 	env := append(Env(rankEnv(), dir), "OOMGUARD_PROBE_DIR="+filepath.Join(dir, "missing"))
-	script := "import os, sys, torch; print(any('_oomguard' in repr(value) for value in torch.save.__code__.co_consts), any(hasattr(f, 'oomguard') for f in sys.meta_path))"
+	script := "import os, sys, torch; print(any('_oomguard' in repr(value) for value in " +
+		"torch.save.__code__.co_consts), any(hasattr(f, 'oomguard') for f in sys.meta_path))"
 	got := python(t, env, testPython(t), "-c", script)
 	if got != (result{stdout: "False False\n"}) {
 		t.Errorf("got %+v", got)

@@ -16,7 +16,8 @@ const (
 	filePattern = "rank-*.jsonl"
 	// MaxFileBytes is twice what a rank's file may grow to (OOMGUARD_MAXBYTES), of which thinning leaves little.
 	MaxFileBytes = 128 << 20
-	// maxLineBytes is far above the longest line a probe writes: 12,000 characters of an exception, 6 bytes each when escaped.
+	// maxLineBytes is far above the longest line a probe writes: 12,000 characters of an exception, 6 bytes each when
+	// escaped.
 	maxLineBytes = 1 << 20
 	// maxSequence is far above the number of lines in any file.
 	maxSequence = 1 << 40
@@ -30,8 +31,8 @@ type lines struct {
 	damaged  int64 // lines since then
 }
 
-// add appends the event of a line and returns how many lines are now known to be lost. Each event has a sequence number, so a gap
-// tells of lines that never came; a damaged line fills one place of the gap.
+// add appends the event of a line and returns how many lines are now known to be lost. Each event has a sequence
+// number, so a gap tells of lines that never came; a damaged line fills one place of the gap.
 func (l *lines) add(line []byte, events *[]Event) int64 {
 	line = bytes.TrimSpace(line)
 	if len(line) == 0 {
@@ -57,8 +58,8 @@ func IsFile(name string) bool {
 	return ok && err == nil
 }
 
-// ReadFile reads one file of a finished run and counts the lines that were damaged or missing. A last line without end, which a
-// killed process may leave, counts as damaged unless it is whole.
+// ReadFile reads one file of a finished run and counts the lines that were damaged or missing. A last line without end,
+// which a killed process may leave, counts as damaged unless it is whole.
 func ReadFile(path string) ([]Event, int64, error) {
 	file, err := files.OpenOwn(path)
 	if err != nil {

@@ -43,14 +43,16 @@ func wantSame(t *testing.T, both pair) {
 	if both.with.code != both.without.code {
 		t.Errorf("exit status %d with the probe, %d without: %s", both.with.code, both.without.code, both.with.stderr)
 	}
-	for _, lines := range [][]string{differing(both.without.stdout, both.with.stdout), differing(both.without.stderr, both.with.stderr)} {
+	for _, lines := range [][]string{differing(both.without.stdout, both.with.stdout),
+		differing(both.without.stderr, both.with.stderr)} {
 		if len(lines) != 0 {
 			t.Errorf("%d lines differ:\n%s", len(lines), strings.Join(lines[:min(len(lines), 40)], "\n"))
 		}
 	}
 }
 
-// TestStart: every Python, old ones too, starts as it would without the probe; so does the user's own sitecustomize, whatever it does.
+// TestStart: every Python, old ones too, starts as it would without the probe; so does the user's own sitecustomize,
+// whatever it does.
 func TestStart(t *testing.T) {
 	t.Parallel()
 	dir := newRun(t)
@@ -59,14 +61,16 @@ func TestStart(t *testing.T) {
 	for _, interpreter := range append(pythons(t), testPython(t)) {
 		for _, user := range users {
 			for _, environment := range [][]string{plainEnv(), rankEnv()} {
-				base := append(environment, "PYTHONDONTWRITEBYTECODE=1", "PYTHONHASHSEED=0", "USERS_SITECUSTOMIZE="+user.how)
+				base := append(environment, "PYTHONDONTWRITEBYTECODE=1", "PYTHONHASHSEED=0",
+					"USERS_SITECUSTOMIZE="+user.how)
 				if user.path != "" {
 					base = append(base, "PYTHONPATH="+user.path)
 				}
 				command := []string{interpreter, filepath.Join("testdata", "start.py")}
 				both := pair{without: python(t, base, command...), with: python(t, Env(base, dir), command...)}
 				if both.with != both.without {
-					t.Errorf("%s with sitecustomize %q %s, rank %v:", interpreter, user.path, user.how, slices.Contains(environment, "RANK=0"))
+					t.Errorf("%s with sitecustomize %q %s, rank %v:", interpreter, user.path, user.how,
+						slices.Contains(environment, "RANK=0"))
 					wantSame(t, both)
 				}
 			}

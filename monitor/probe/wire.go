@@ -1,5 +1,6 @@
-// Package probe holds the small Python module that runs inside each rank, puts it into the child's environment without touching
-// the user's script, and defines its wire format: one JSON object a line, appended to a file of its own by each rank.
+// Package probe holds the small Python module that runs inside each rank, puts it into the child's environment without
+// touching the user's script, and defines its wire format: one JSON object a line, appended to a file of its own by
+// each rank.
 package probe
 
 // Event is one line. E says which kind:
@@ -17,9 +18,9 @@ package probe
 //
 // Windows with N > 1 fold several; PA and PR are their maximum, the rest is that of the last one.
 //
-// A rank that trains on a GPU begins with "rss" and goes over to "cuda" when CUDA is initialised; a "mem" also tells of a change of
-// the current GPU. Sizes before and after it may not be compared. "rss" sizes are resident memory without file pages, and hello's A
-// is to be subtracted from them; "cuda" sizes need no baseline.
+// A rank that trains on a GPU begins with "rss" and goes over to "cuda" when CUDA is initialised; a "mem" also tells of
+// a change of the current GPU. Sizes before and after it may not be compared. "rss" sizes are resident memory without
+// file pages, and hello's A is to be subtracted from them; "cuda" sizes need no baseline.
 type Event struct {
 	E string `json:"e"`
 	Q int64  `json:"q"` // sequence number within the file, from 1: a gap is a loss
@@ -35,7 +36,8 @@ type Event struct {
 	Torch     string  `json:"torch,omitempty"`
 	Python    string  `json:"python,omitempty"`
 
-	S       string `json:"s,omitempty"` // stage: start, model-load, optimizer-init, forward, backward, optimizer-step, eval, checkpoint-save, other
+	// stage: start, model-load, optimizer-init, forward, backward, optimizer-step, eval, checkpoint-save, other
+	S       string `json:"s,omitempty"`
 	Step    int    `json:"st,omitempty"`
 	Micro   int    `json:"mb,omitempty"`
 	N       int    `json:"n,omitempty"`

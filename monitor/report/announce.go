@@ -17,7 +17,8 @@ func (d Announcement) Page(u Units) Page {
 	var page Page
 	switch {
 	case d.Estimate != nil:
-		page = Page{Heading("oomguard: " + d.Estimate.Model.Name), Paragraph{Text: modelLine(d.Estimate)}, verdict(d.Estimate, u)}
+		page = Page{Heading("oomguard: " + d.Estimate.Model.Name), Paragraph{Text: modelLine(d.Estimate)},
+			verdict(d.Estimate, u)}
 	default:
 		page = Page{Heading("oomguard"), Paragraph{Text: "memory needed: unknown: " + d.EstimateError, Tone: Caution}}
 	}

@@ -15,8 +15,8 @@ type Cleaned struct {
 // Clean makes the form of a document in which each text is what clean makes of it.
 func Clean(d Document, clean func(text string) string) Cleaned { return Cleaned{d, clean} }
 
-// Redact makes the redacted form of a document. hosts and users are names that are known to be of this machine; what the document itself
-// gives away is added.
+// Redact makes the redacted form of a document. hosts and users are names that are known to be of this machine; what
+// the document itself gives away is added.
 func Redact(d Document, hosts, users []string) (Cleaned, error) {
 	text, err := json.Marshal(d)
 	if err != nil {
@@ -44,7 +44,8 @@ func jsonTexts(data []byte) []string {
 	return texts
 }
 
-// MarshalJSON cleans every string; numbers and names of fields stay. In compact JSON a colon follows the names, and them alone.
+// MarshalJSON cleans every string; numbers and names of fields stay. In compact JSON a colon follows the names, and
+// them alone.
 func (d Cleaned) MarshalJSON() ([]byte, error) {
 	data, err := json.Marshal(d.document)
 	if err != nil {

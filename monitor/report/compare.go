@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Comparison is one stage of one rank: what was predicted beside what was measured, in allocated bytes (for a rank without a GPU:
-// resident host memory above what the process held when torch had been imported).
+// Comparison is one stage of one rank: what was predicted beside what was measured, in allocated bytes (for a rank
+// without a GPU: resident host memory above what the process held when torch had been imported).
 type Comparison struct {
 	Rank           int    `json:"rank"`
 	Stage          string `json:"stage"`

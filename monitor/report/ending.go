@@ -30,7 +30,8 @@ func (s State) Sentence() string {
 	case StateUnwatched:
 		return "oomguard itself was stopped before the command ended, and processes of the command go on"
 	case StateCutOff:
-		return "how it ended is not known: oomguard itself was stopped, or could not write, before it had recorded the end"
+		return "how it ended is not known: oomguard itself was stopped, or could not write, before it had recorded " +
+			"the end"
 	case StateUnknown:
 	}
 	return "how it ended is not known: no end was recorded, and whether it goes on cannot be told from here"
@@ -60,20 +61,24 @@ func (d Run) ending() []Block {
 	e := d.Exit
 	out = append(out, exitLine(*e))
 	if d.OOMExitCode != 0 {
-		out = append(out, Paragraph{Text: fmt.Sprintf("status %d was handed on instead, since memory ran out (--oom-exit-code)", d.OOMExitCode)})
+		out = append(out, Paragraph{Text: fmt.Sprintf("status %d was handed on instead, since memory ran out "+
+			"(--oom-exit-code)", d.OOMExitCode)})
 	}
 	if len(e.Forwarded) > 0 {
 		out = append(out, Paragraph{Text: "signals handed on: " + strings.Join(e.Forwarded, ", ")})
 	}
 	if len(e.Reached) > 0 {
-		out = append(out, Paragraph{Text: "signals that the scheduler sent to the command itself too: " + strings.Join(e.Reached, ", ")})
+		out = append(out, Paragraph{Text: "signals that the scheduler sent to the command itself too: " +
+			strings.Join(e.Reached, ", ")})
 	}
 	if e.LastResort {
-		out = append(out, Paragraph{Text: "it did not end in time, and all of it was killed (--kill-after)", Tone: Caution})
+		out = append(out, Paragraph{Text: "it did not end in time, and all of it was killed (--kill-after)",
+			Tone: Caution})
 	}
 	out = append(out, attempts(*e)...)
 	for _, s := range e.Survivors {
-		out = append(out, Paragraph{Text: fmt.Sprintf("left over: %s (pid %d): %s", s.Name, s.PID, s.Action), Tone: Caution})
+		out = append(out, Paragraph{Text: fmt.Sprintf("left over: %s (pid %d): %s", s.Name, s.PID, s.Action),
+			Tone: Caution})
 	}
 	return out
 }
@@ -83,7 +88,8 @@ func exitLine(e launcher.Exit) Block {
 	took := e.Ended.Sub(e.Started).Round(100 * time.Millisecond)
 	switch {
 	case e.Signal != 0:
-		return Paragraph{Text: fmt.Sprintf("died of signal %d (%s) after %s; status %d", int(e.Signal), e.Signal, took, e.Code), Tone: Bad}
+		return Paragraph{Text: fmt.Sprintf("died of signal %d (%s) after %s; status %d", int(e.Signal), e.Signal, took,
+			e.Code), Tone: Bad}
 	case e.Code != 0:
 		return Paragraph{Text: fmt.Sprintf("ended with status %d after %s", e.Code, took), Tone: Bad}
 	case !e.Clean():
@@ -97,7 +103,8 @@ func exitLine(e launcher.Exit) Block {
 				died = append(died, fmt.Sprintf("rank %d %s", r.Rank, how(r)))
 			}
 		}
-		return Paragraph{Text: fmt.Sprintf("returned status 0 after %s, but %s", took, strings.Join(died, ", ")), Tone: Bad}
+		return Paragraph{Text: fmt.Sprintf("returned status 0 after %s, but %s", took, strings.Join(died, ", ")),
+			Tone: Bad}
 	}
 	return Paragraph{Text: fmt.Sprintf("ended well (status 0) after %s", took), Tone: Good}
 }
@@ -119,9 +126,11 @@ func attempts(e launcher.Exit) []Block {
 		}
 		var items List
 		for _, r := range ranks {
-			items = append(items, Paragraph{Text: fmt.Sprintf("rank %d (attempt %d, pid %d): %s", r.Rank, r.Attempt, r.PID, how(r))})
+			items = append(items, Paragraph{Text: fmt.Sprintf("rank %d (attempt %d, pid %d): %s", r.Rank, r.Attempt,
+				r.PID, how(r))})
 			if r.Error != nil {
-				items = append(items, Paragraph{Text: fmt.Sprintf("rank %d wrote: %s", r.Rank, firstLine(r.Error.Message))})
+				items = append(items, Paragraph{Text: fmt.Sprintf("rank %d wrote: %s", r.Rank,
+					firstLine(r.Error.Message))})
 			}
 		}
 		out = append(out, items)

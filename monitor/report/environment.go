@@ -54,7 +54,8 @@ type DryRun struct {
 
 // Page shows the command, its environment, and the announcement of the run with the decision.
 func (d DryRun) Page(u Units) Page {
-	page := Page{Heading("What would run"), Paragraph{Text: "command: " + ShellWords(d.Command)}, Paragraph{Text: "in: " + d.WorkDir}}
+	page := Page{Heading("What would run"), Paragraph{Text: "command: " + ShellWords(d.Command)},
+		Paragraph{Text: "in: " + d.WorkDir}}
 	if len(d.EnvironmentChanges) == 0 {
 		page = append(page, Paragraph{Text: "environment: as it is"})
 	} else {
@@ -64,7 +65,8 @@ func (d DryRun) Page(u Units) Page {
 		}
 		page = append(page, Heading("Changes to the environment"), t)
 	}
-	page = append(page, Announcement{Estimate: d.Estimate, EstimateError: d.EstimateError, Outcome: d.Outcome}.Page(u)...)
+	page = append(page, Announcement{Estimate: d.Estimate, EstimateError: d.EstimateError,
+		Outcome: d.Outcome}.Page(u)...)
 	if d.WouldStart {
 		return append(page, Paragraph{Text: "dry run: nothing was started; it would be", Tone: Good})
 	}

@@ -39,7 +39,8 @@ func peakTitle(e *estimate.Estimate) string {
 	title := fmt.Sprintf("Each %s at the peak, which is the %s stage", deviceWord(e.GPU.Kind), e.PerGPU.PeakStage)
 	switch {
 	case e.Partial:
-		return fmt.Sprintf("Each %s in the %s stage, as far as it is counted", deviceWord(e.GPU.Kind), e.PerGPU.PeakStage)
+		return fmt.Sprintf("Each %s in the %s stage, as far as it is counted", deviceWord(e.GPU.Kind),
+			e.PerGPU.PeakStage)
 	case e.Open():
 		return title + ", as assumed below"
 	}
@@ -125,7 +126,8 @@ func verdict(e *estimate.Estimate, u Units) Paragraph {
 	p := e.PerGPU
 	unit := u.For(*p.HighBytes)
 	need := fmt.Sprintf("needs %s %s (%s to %s) on each %s",
-		unit.Format(p.DeviceBytes), unit.Name, unit.Format(p.LowBytes), unit.Format(*p.HighBytes), deviceWord(e.GPU.Kind))
+		unit.Format(p.DeviceBytes), unit.Name, unit.Format(p.LowBytes), unit.Format(*p.HighBytes),
+		deviceWord(e.GPU.Kind))
 	if e.Fits == nil {
 		return Paragraph{Text: need + noGPU}
 	}
@@ -140,7 +142,8 @@ func openVerdict(e *estimate.Estimate, u Units) Paragraph {
 	most, known := e.Most()
 	if known {
 		unit := u.For(most)
-		need = fmt.Sprintf("needs between %s and %s %s on each %s", unit.Format(e.Least()), unit.Format(most), unit.Name, deviceWord(e.GPU.Kind))
+		need = fmt.Sprintf("needs between %s and %s %s on each %s", unit.Format(e.Least()), unit.Format(most),
+			unit.Name, deviceWord(e.GPU.Kind))
 	}
 	lacks := "; " + e.Lacks() + "; give " + e.Give()
 	switch {
@@ -153,7 +156,8 @@ func openVerdict(e *estimate.Estimate, u Units) Paragraph {
 	case e.GPU.TotalBytes <= 0:
 		return Paragraph{Text: need + lacks + noGPU}
 	}
-	return Paragraph{Text: fmt.Sprintf("%s%s: whether it fits %s with %s is unknown", need, lacks, e.GPU.Name, u.Size(e.GPU.TotalBytes)), Tone: Caution}
+	return Paragraph{Text: fmt.Sprintf("%s%s: whether it fits %s with %s is unknown", need, lacks, e.GPU.Name,
+		u.Size(e.GPU.TotalBytes)), Tone: Caution}
 }
 
 // judged compares what is needed with the device.
@@ -162,15 +166,17 @@ func judged(e *estimate.Estimate, need string, bytes int64, fits bool, u Units) 
 	free := e.GPU.TotalBytes - bytes
 	switch {
 	case fits:
-		return Paragraph{Text: fmt.Sprintf("%s: fits %s, %s (%s) stays free", need, on, u.Size(free), percent(free, e.GPU.TotalBytes)), Tone: Good}
+		return Paragraph{Text: fmt.Sprintf("%s: fits %s, %s (%s) stays free", need, on, u.Size(free),
+			percent(free, e.GPU.TotalBytes)), Tone: Good}
 	case free >= 0:
-		return Paragraph{Text: fmt.Sprintf("%s: does not fit %s with headroom, only %s (%s) stays free", need, on, u.Size(free), percent(free, e.GPU.TotalBytes)), Tone: Bad}
+		return Paragraph{Text: fmt.Sprintf("%s: does not fit %s with headroom, only %s (%s) stays free", need, on,
+			u.Size(free), percent(free, e.GPU.TotalBytes)), Tone: Bad}
 	}
 	return Paragraph{Text: fmt.Sprintf("%s: does not fit %s, %s too much", need, on, u.Size(-free)), Tone: Bad}
 }
 
-// componentTable lists the parts with share and bar, and sums up model states and total. Which part is the bottleneck it marks where all
-// of them are known.
+// componentTable lists the parts with share and bar, and sums up model states and total. Which part is the bottleneck
+// it marks where all of them are known.
 func componentTable(e *estimate.Estimate, u Units) Table {
 	c, sum := e.PerGPU.Components, "total"
 	if e.Partial {
@@ -205,9 +211,11 @@ func stageTable(e *estimate.Estimate, u Units) Table {
 		largest = max(largest, s.DeviceBytes)
 	}
 	unit := u.For(largest)
-	t := Table{Columns: []Column{{"stage", false}, {"allocated " + unit.Name, true}, {"device " + unit.Name, true}, {"largest part", false}}}
+	t := Table{Columns: []Column{{"stage", false}, {"allocated " + unit.Name, true}, {"device " + unit.Name, true},
+		{"largest part", false}}}
 	for _, s := range e.Stages {
-		row := cells(string(s.Stage), unit.Format(s.AllocatedBytes), unit.Format(s.DeviceBytes), s.Components.Bottleneck().String())
+		row := cells(string(s.Stage), unit.Format(s.AllocatedBytes), unit.Format(s.DeviceBytes),
+			s.Components.Bottleneck().String())
 		if s.Stage == e.PerGPU.PeakStage && !e.Partial {
 			row[3].Text += " <- peak"
 			row = toned(row, Strong)
@@ -223,7 +231,8 @@ func rankTable(ranks []estimate.Rank, u Units) Table {
 		largest = max(largest, r.DeviceBytes)
 	}
 	unit := u.For(largest)
-	t := Table{Columns: []Column{{"pipeline stage", true}, {"allocated " + unit.Name, true}, {"device " + unit.Name, true}, {"", false}}}
+	t := Table{Columns: []Column{{"pipeline stage", true}, {"allocated " + unit.Name, true},
+		{"device " + unit.Name, true}, {"", false}}}
 	for _, r := range ranks {
 		row := cells(fmt.Sprint(r.PipelineStage), unit.Format(r.AllocatedBytes), unit.Format(r.DeviceBytes), "")
 		if r.Why != "" {

@@ -19,11 +19,13 @@ func (d Devices) Page(u Units) Page {
 		largest = max(largest, g.TotalBytes)
 	}
 	unit := u.For(largest)
-	t := Table{Columns: []Column{{"GPU", true}, {"name", false}, {"total " + unit.Name, true}, {"used", true}, {"free", true}, {"processes", true}, {"note", false}}}
+	t := Table{Columns: []Column{{"GPU", true}, {"name", false}, {"total " + unit.Name, true}, {"used", true},
+		{"free", true}, {"processes", true}, {"note", false}}}
 	for _, g := range d.Devices {
 		row := cells(fmt.Sprint(g.Index), g.Name, "unknown", "unknown", "unknown", "unknown", g.Note)
 		if g.MemoryKnown {
-			row[2].Text, row[3].Text, row[4].Text = unit.Format(g.TotalBytes), unit.Format(g.UsedBytes), unit.Format(g.FreeBytes)
+			row[2].Text, row[3].Text, row[4].Text = unit.Format(g.TotalBytes), unit.Format(g.UsedBytes),
+				unit.Format(g.FreeBytes)
 		}
 		if g.ProcessesKnown {
 			row[5].Text = fmt.Sprint(len(g.Processes))
@@ -49,7 +51,8 @@ type Catalogue struct {
 // Page is one line a GPU.
 func (d Catalogue) Page(u Units) Page {
 	unit := u.For(1 << 40)
-	t := Table{Columns: []Column{{"id", false}, {"name", false}, {"usable " + unit.Name, true}, {"compute capability", true}}}
+	t := Table{Columns: []Column{{"id", false}, {"name", false}, {"usable " + unit.Name, true},
+		{"compute capability", true}}}
 	for _, s := range d.GPUs {
 		t.Rows = append(t.Rows, cells(s.ID, s.Name, unit.Format(s.TotalBytes), s.ComputeCapability))
 	}

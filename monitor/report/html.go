@@ -26,7 +26,8 @@ func writeHTML(w io.Writer, page shown) error {
 	if h, ok := firstHeading(page.blocks); ok {
 		title = h
 	}
-	fmt.Fprintf(out, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>%s</title>\n<style>%s</style></head><body>\n",
+	fmt.Fprintf(out, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "+
+		"content=\"width=device-width\"><title>%s</title>\n<style>%s</style></head><body>\n",
 		html.EscapeString(title), style)
 	for i, b := range page.blocks {
 		switch b := b.(type) {

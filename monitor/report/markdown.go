@@ -90,7 +90,8 @@ func emphasise(text string, tone Tone) string {
 
 // escape keeps text from being read as markup: what comes from logs, paths and commands must show as it is.
 func escape(text string) string {
-	return strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "<", "&lt;", "&", "&amp;", "[", `\[`, "~~", `\~\~`, "$", `\$`).Replace(text)
+	return strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "<", "&lt;", "&", "&amp;", "[", `\[`, "~~",
+		`\~\~`, "$", `\$`).Replace(text)
 }
 
 // startOfLine keeps the beginning of a line from making it a heading, a list, a quotation, a rule or a block of code.

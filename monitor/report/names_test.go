@@ -15,10 +15,12 @@ func TestJSONNames(t *testing.T) {
 	seen := map[reflect.Type]bool{}
 	var walk func(path string, typ reflect.Type)
 	walk = func(path string, typ reflect.Type) {
-		for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice || typ.Kind() == reflect.Map || typ.Kind() == reflect.Array {
+		for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice || typ.Kind() == reflect.Map ||
+			typ.Kind() == reflect.Array {
 			typ = typ.Elem()
 		}
-		own := typ.Implements(reflect.TypeFor[json.Marshaler]()) || typ.Implements(reflect.TypeFor[encoding.TextMarshaler]())
+		own := typ.Implements(reflect.TypeFor[json.Marshaler]()) ||
+			typ.Implements(reflect.TypeFor[encoding.TextMarshaler]())
 		if typ.Kind() != reflect.Struct || seen[typ] || own {
 			return
 		}

@@ -26,11 +26,12 @@ type NodeEnd struct {
 	// Refused by its own checklist; Exit as it was there, null when its end was not recorded.
 	Refused bool           `json:"refused"`
 	Exit    *launcher.Exit `json:"exit"`
-	// LastSeen, FailedAt: on the clock of the run folder's file system, which all nodes share. FailedAt is the first bad end of a rank or
-	// of the command there; zero: none.
+	// LastSeen, FailedAt: on the clock of the run folder's file system, which all nodes share. FailedAt is the first
+	// bad end of a rank or of the command there; zero: none.
 	LastSeen time.Time `json:"last_seen"`
 	FailedAt time.Time `json:"failed_at"`
-	// Stopped: somebody told it to end (a scheduler, another node's launcher), so that its end is no failure of its own.
+	// Stopped: somebody told it to end (a scheduler, another node's launcher), so that its end is no failure of its
+	// own.
 	Stopped bool   `json:"stopped"`
 	Cause   string `json:"cause,omitempty"` // of its post-mortem
 	First   bool   `json:"first"`           // the first of the run to end badly
@@ -67,7 +68,8 @@ func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
 
 // nodes tells how each node ended and which one began.
 func (d Run) nodes() []Block {
-	t := Table{Columns: []Column{{"node", false}, {"host", false}, {"ranks", false}, {"GPUs", true}, {"first failure (UTC)", false}, {"end", false}}}
+	t := Table{Columns: []Column{{"node", false}, {"host", false}, {"ranks", false}, {"GPUs", true},
+		{"first failure (UTC)", false}, {"end", false}}}
 	for _, n := range d.Nodes {
 		name, host, failed := n.Name, n.Host, ""
 		if n.Restart > 1 {
@@ -88,7 +90,8 @@ func (d Run) nodes() []Block {
 	for _, n := range d.Nodes {
 		if n.First {
 			how, _ := n.how()
-			out = append(out, Paragraph{Text: fmt.Sprintf("node %s was the first to end badly: %s", n.Name, how), Tone: Strong})
+			out = append(out, Paragraph{Text: fmt.Sprintf("node %s was the first to end badly: %s", n.Name, how),
+				Tone: Strong})
 		}
 	}
 	return out

@@ -1,8 +1,8 @@
-// Package report turns what oomguard knows into something to read: each document builds a Page of headings, paragraphs and tables
-// once, and each format renders pages; JSON is the document itself. It is the only user of fatih/color.
+// Package report turns what oomguard knows into something to read: each document builds a Page of headings, paragraphs
+// and tables once, and each format renders pages; JSON is the document itself. It is the only user of fatih/color.
 //
-// Rules of everything that is printed: numbers carry their unit, one unit per table; unknown is written "unknown"; a line about
-// memory says whose memory it is; no colour where the output is not a terminal.
+// Rules of everything that is printed: numbers carry their unit, one unit per table; unknown is written "unknown"; a
+// line about memory says whose memory it is; no colour where the output is not a terminal.
 package report
 
 // Tone says how a cell or paragraph is meant; text colours it, Markdown may set it bold.

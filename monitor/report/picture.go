@@ -19,7 +19,8 @@ func (Picture) block() {}
 
 // componentColours are told apart by people with colour-blindness too (the palette of Okabe and Ito, 2008).
 func componentColour(component string) string {
-	colours := map[string]string{"parameters": "#0072B2", "gradients": "#E69F00", "optimizer": "#009E73", "activations": "#CC79A7", "logits": "#D55E00",
+	colours := map[string]string{"parameters": "#0072B2", "gradients": "#E69F00", "optimizer": "#009E73",
+		"activations": "#CC79A7", "logits": "#D55E00",
 		"temporaries": "#F0E442", "communication": "#56B4E9"}
 	if c, ok := colours[component]; ok {
 		return c
@@ -31,7 +32,8 @@ func componentColour(component string) string {
 func legend(b *strings.Builder, y int) {
 	x := 0
 	for _, c := range snapshot.Components() {
-		fmt.Fprintf(b, `<rect x="%d" y="%d" width="12" height="12" fill="%s"/><text x="%d" y="%d">%s</text>`, x, y, componentColour(c), x+16, y+11, c)
+		fmt.Fprintf(b, `<rect x="%d" y="%d" width="12" height="12" fill="%s"/><text x="%d" y="%d">%s</text>`, x, y,
+			componentColour(c), x+16, y+11, c)
 		x += 30 + 7*len(c)
 	}
 }
@@ -59,7 +61,8 @@ func mapPicture(d snapshot.Device, u Units) Picture {
 				end++
 			}
 			if m.Map[j] != snapshot.Unused {
-				fmt.Fprintf(&b, `<rect x="%.1f" y="%d" width="%.1f" height="%d" fill="%s"/>`, part*float64(j), y, part*float64(end-j), rowHeight-3, componentColour(componentOf(m.Map[j])))
+				fmt.Fprintf(&b, `<rect x="%.1f" y="%d" width="%.1f" height="%d" fill="%s"/>`, part*float64(j), y,
+					part*float64(end-j), rowHeight-3, componentColour(componentOf(m.Map[j])))
 			}
 			j = end
 		}
@@ -123,11 +126,14 @@ func timelinePicture(d snapshot.Device, u Units) Picture {
 	}
 	for _, m := range d.Timeline {
 		if m.Failed {
-			fmt.Fprintf(&b, `<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#c00" stroke-width="1.5"/>`, x(m), top, x(m), top+height)
+			fmt.Fprintf(&b, `<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#c00" stroke-width="1.5"/>`, x(m), top,
+				x(m), top+height)
 		}
 	}
-	fmt.Fprintf(&b, `<text x="0" y="%d">%s %s</text><text x="0" y="%d">0</text>`, top+10, unit.Format(peak), unit.Name, top+height)
-	fmt.Fprintf(&b, `<text x="%d" y="%d">recorded events, oldest first; red: an allocation failed</text></svg>`, left, top+height+16)
+	fmt.Fprintf(&b, `<text x="0" y="%d">%s %s</text><text x="0" y="%d">0</text>`, top+10, unit.Format(peak), unit.Name,
+		top+height)
+	fmt.Fprintf(&b, `<text x="%d" y="%d">recorded events, oldest first; red: an allocation failed</text></svg>`, left,
+		top+height+16)
 	return Picture{SVG: b.String(), Text: timelineText(d, u)}
 }
 
@@ -154,5 +160,6 @@ func timelineText(d snapshot.Device, u Units) string {
 		}
 		row[i] = u.level(bytes, d.PeakBytes)
 	}
-	return fmt.Sprintf("%s\n%s\n0 to %s; !: an allocation failed\n", string(row[:]), string(failed[:]), u.Size(d.PeakBytes))
+	return fmt.Sprintf("%s\n%s\n0 to %s; !: an allocation failed\n", string(row[:]), string(failed[:]),
+		u.Size(d.PeakBytes))
 }

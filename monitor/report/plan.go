@@ -34,25 +34,31 @@ func (d Max) Page(u Units) Page {
 	titles := maxTitles[d.Max.Quantity]
 	count := func(n int64) string { return strconv.FormatInt(n, 10) }
 	t := Table{Columns: []Column{{"by", false}, {titles.column, true}, {"", false}}}
-	device, what := fmt.Sprintf("%s: %s each", d.GPU, u.Size(d.GPUBytes)), "the whole prediction, with context, buffers, step temporaries and fragmentation"
+	device, what := fmt.Sprintf("%s: %s each", d.GPU, u.Size(d.GPUBytes)),
+		"the whole prediction, with context, buffers, step temporaries and fragmentation"
 	if d.Max.Quantity == "params" {
 		count, device = Count, device+fmt.Sprintf(", %s of it reserved", u.Size(d.ReserveBytes))
 		what = "with context, buffers, step temporaries and fragmentation, and the reserve as activations"
-		t.Rows = append(t.Rows, cells("rule of thumb", count(d.Max.RuleOfThumb), "(GPU memory - reserve) / bytes of model states a parameter and GPU"))
+		t.Rows = append(t.Rows, cells("rule of thumb", count(d.Max.RuleOfThumb),
+			"(GPU memory - reserve) / bytes of model states a parameter and GPU"))
 	}
 	t.Rows = append(t.Rows,
 		cells("estimate", count(d.Max.Estimate), what),
-		cells("with headroom", count(d.Max.WithHeadroom), fmt.Sprintf("the same, and %g %% of the GPU stays free", d.HeadroomPercent)),
+		cells("with headroom", count(d.Max.WithHeadroom),
+			fmt.Sprintf("the same, and %g %% of the GPU stays free", d.HeadroomPercent)),
 		cells("certain", count(d.Max.Certain), "even the upper end of the prediction's interval fits"))
 	page := Page{Heading(titles.title), Paragraph{Text: device}, t}
 	for _, n := range d.Max.NotCounted {
-		page = append(page, Paragraph{Text: fmt.Sprintf("no more than this fits, and perhaps less: %s %s; give %s", n.What, n.Why, n.Give), Tone: Caution})
+		page = append(page, Paragraph{Text: fmt.Sprintf("no more than this fits, and perhaps less: %s %s; give %s",
+			n.What, n.Why, n.Give), Tone: Caution})
 	}
 	if d.Max.Estimate == 0 {
-		page = append(page, Paragraph{Text: "nothing fits: the rest of the job alone needs more; oomguard plan without --max says what would help", Tone: Bad})
+		page = append(page, Paragraph{Text: "nothing fits: the rest of the job alone needs more; oomguard plan " +
+			"without --max says what would help", Tone: Bad})
 	}
 	if d.Max.Limit > 0 {
-		page = append(page, Paragraph{Text: fmt.Sprintf("the model's %d positions end it, and not the memory", d.Max.Limit)})
+		page = append(page, Paragraph{Text: fmt.Sprintf("the model's %d positions end it, and not the memory",
+			d.Max.Limit)})
 	}
 	return append(page, assumptions(d.Max.Assumptions)...)
 }
@@ -69,7 +75,8 @@ func (d Plan) Page(u Units) Page {
 	page := Page{Heading("What would make it fit, cheapest first"), verdict(d.Estimate, u)}
 	largest := d.Estimate.PerGPU.DeviceBytes
 	unit := u.For(largest)
-	t := Table{Columns: []Column{{"remedy", false}, {"saves " + unit.Name, true}, {"then needs", true}, {"fits", false}, {"why", false}}}
+	t := Table{Columns: []Column{{"remedy", false}, {"saves " + unit.Name, true}, {"then needs", true}, {"fits", false},
+		{"why", false}}}
 	for _, r := range d.Remedies {
 		fits, tone := "unknown", Plain
 		switch {
@@ -85,9 +92,11 @@ func (d Plan) Page(u Units) Page {
 	page = append(page, t)
 	switch {
 	case d.Estimate.Partial:
-		page = append(page, Paragraph{Text: "what these save is of what is counted; remedies for the rest cannot be weighed", Tone: Caution})
+		page = append(page, Paragraph{Text: "what these save is of what is counted; remedies for the rest cannot be " +
+			"weighed", Tone: Caution})
 	case d.Estimate.Open():
-		page = append(page, Paragraph{Text: "what these save holds for the settings that oomguard estimate assumes", Tone: Caution})
+		page = append(page, Paragraph{Text: "what these save holds for the settings that oomguard estimate assumes",
+			Tone: Caution})
 	}
 	var how List
 	for _, r := range d.Remedies {

@@ -66,7 +66,8 @@ func situations(list []oom.Situation) []Block {
 	}
 	var items List
 	for _, s := range list {
-		items = append(items, Paragraph{Text: s.Title + ": " + strings.Join(s.Evidence, "; "), Below: []string{"-> " + s.Do}})
+		items = append(items, Paragraph{Text: s.Title + ": " + strings.Join(s.Evidence, "; "),
+			Below: []string{"-> " + s.Do}})
 	}
 	return []Block{Heading("What else shows"), items}
 }
@@ -104,7 +105,8 @@ func belowOf(how, cost string) []string {
 
 func combination(c oom.Combination, u Units) Paragraph {
 	unit := u.For(c.TotalBytes)
-	sizes := fmt.Sprintf("%s of %s %s for each rank (%s)", unit.Format(c.DeviceBytes), unit.Format(c.TotalBytes), unit.Name, strings.Join(c.How, "; "))
+	sizes := fmt.Sprintf("%s of %s %s for each rank (%s)", unit.Format(c.DeviceBytes), unit.Format(c.TotalBytes),
+		unit.Name, strings.Join(c.How, "; "))
 	names := strings.Join(c.IDs, " + ")
 	switch {
 	case !c.Fits:
@@ -128,14 +130,16 @@ func oomTable(messages []oom.Message, u Units) Table {
 		return unit.Format(n)
 	}
 	t := Table{Columns: []Column{
-		{"GPU", true}, {"tried " + unit.Name, true}, {"total", true}, {"free", true}, {"allocated", true}, {"reserved, not allocated", true}, {"this process", true},
+		{"GPU", true}, {"tried " + unit.Name, true}, {"total", true}, {"free", true}, {"allocated", true},
+		{"reserved, not allocated", true}, {"this process", true},
 	}}
 	for _, m := range messages {
 		gpu := "unknown"
 		if m.GPU >= 0 {
 			gpu = fmt.Sprint(m.GPU)
 		}
-		t.Rows = append(t.Rows, cells(gpu, size(m.TriedBytes), size(m.TotalBytes), size(m.FreeBytes), size(m.AllocatedBytes),
+		t.Rows = append(t.Rows, cells(gpu, size(m.TriedBytes), size(m.TotalBytes), size(m.FreeBytes),
+			size(m.AllocatedBytes),
 			size(m.ReservedUnallocatedBytes), size(m.ProcessBytes)))
 	}
 	return t
@@ -148,7 +152,8 @@ func remedyTable(remedies []oom.Remedy, u Units) Table {
 		largest = max(largest, orZero(r.SavesBytes), orZero(r.NewDeviceBytes))
 	}
 	unit := u.For(largest)
-	t := Table{Columns: []Column{{"remedy", false}, {"saves " + unit.Name, true}, {"then needs", true}, {"fits alone", false}}}
+	t := Table{Columns: []Column{{"remedy", false}, {"saves " + unit.Name, true}, {"then needs", true},
+		{"fits alone", false}}}
 	for _, r := range remedies {
 		row := cells(r.ID, optional(r.SavesBytes, unit), optional(r.NewDeviceBytes, unit), "-")
 		switch {

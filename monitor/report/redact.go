@@ -11,8 +11,9 @@ import (
 	"oomguard/monitor"
 )
 
-// Redactor takes out of text what tells who and where: paths, hosts, users, addresses, e-mail, tokens. What explains a crash stays: sizes,
-// ranks, line numbers, names of files and functions, packages and versions. Equal things are replaced by equal words, so a text stays readable.
+// Redactor takes out of text what tells who and where: paths, hosts, users, addresses, e-mail, tokens. What explains a
+// crash stays: sizes, ranks, line numbers, names of files and functions, packages and versions. Equal things are
+// replaced by equal words, so a text stays readable.
 type Redactor struct {
 	names *regexp.Regexp // hosts and users that are known by name; nil: none
 	words map[string]string
@@ -34,29 +35,42 @@ const leastName = 3
 
 // commonNames are users and hosts that say nothing about anybody, and words of which text is full.
 func commonNames() []string {
-	return []string{"root", "git", "user", "users", "admin", "ubuntu", "debian", "ec2-user", "nobody", "runner", "jovyan", "app", "data", "work", "workspace", "home", "local", "localhost",
-		"python", "python3", "torch", "train", "training", "model", "models", "rank", "node", "host", "gpu", "cuda", "conda", "shared", "public", "mnt", "tmp", "opt", "usr", "var"}
+	return []string{"root", "git", "user", "users", "admin", "ubuntu", "debian", "ec2-user", "nobody", "runner",
+		"jovyan", "app", "data", "work", "workspace", "home", "local", "localhost",
+		"python", "python3", "torch", "train", "training", "model", "models", "rank", "node", "host", "gpu", "cuda",
+		"conda", "shared", "public", "mnt", "tmp", "opt", "usr", "var"}
 }
 
-// whereNames are found: each pattern's group is a user or a host. The texts are those of shells, torchrun's table, Slurm, MPI and ssh.
+// whereNames are found: each pattern's group is a user or a host. The texts are those of shells, torchrun's table,
+// Slurm, MPI and ssh.
 var whereNames = sync.OnceValue(func() map[string][]*regexp.Regexp {
 	re := regexp.MustCompile
 	return map[string][]*regexp.Regexp{
 		redactedUser: {
-			re(`(?:/|\b)(?:home|Users|export/home)/([A-Za-z0-9][\w.-]*)`), re(`(?i)[a-z]:\\+Users\\+([^\\/:*?"<>|\s]+)`), re(`(?:^|[^A-Za-z_])(?:[A-Z]+_)*(?:USER|LOGNAME|USERNAME)=["']?([\w.-]+)`),
-			re(`\b([a-z_][\w-]*)@[A-Za-z0-9][\w.-]*:`), re(`\b(?:ssh|scp|sftp|rsync|mosh|sshfs)\b[^\n;|&]*?\s([A-Za-z_][\w.-]*)@[A-Za-z0-9]`), re(`(?:^|[\s"'=:])~([A-Za-z][\w.-]*)(?:/|\b)`),
-			re(`(?i)\blog(?:ged|ging) in as:? ["']?([A-Za-z][\w.-]{2,})`), re(`(?i)\blogin[ =:]+["']?([a-z_][\w.-]{2,})`), re(`\buser(?:name)?[ =:]+["']?([a-z_][\w.-]{2,})`),
+			re(`(?:/|\b)(?:home|Users|export/home)/([A-Za-z0-9][\w.-]*)`),
+			re(`(?i)[a-z]:\\+Users\\+([^\\/:*?"<>|\s]+)`),
+			re(`(?:^|[^A-Za-z_])(?:[A-Z]+_)*(?:USER|LOGNAME|USERNAME)=["']?([\w.-]+)`),
+			re(`\b([a-z_][\w-]*)@[A-Za-z0-9][\w.-]*:`),
+			re(`\b(?:ssh|scp|sftp|rsync|mosh|sshfs)\b[^\n;|&]*?\s([A-Za-z_][\w.-]*)@[A-Za-z0-9]`),
+			re(`(?:^|[\s"'=:])~([A-Za-z][\w.-]*)(?:/|\b)`),
+			re(`(?i)\blog(?:ged|ging) in as:? ["']?([A-Za-z][\w.-]{2,})`),
+			re(`(?i)\blogin[ =:]+["']?([a-z_][\w.-]{2,})`), re(`\buser(?:name)?[ =:]+["']?([a-z_][\w.-]{2,})`),
 		},
 		redactedHost: {
-			re(`\bhost(?:name)?\s*[=:]\s*["']?([A-Za-z0-9][\w.-]*)`), re(`\bsrun: error: ([A-Za-z0-9][\w.-]*): task`), re(`\[([A-Za-z][\w-]*(?:\.[\w-]+)*):\d+\]`),
+			re(`\bhost(?:name)?\s*[=:]\s*["']?([A-Za-z0-9][\w.-]*)`), re(`\bsrun: error: ([A-Za-z0-9][\w.-]*): task`),
+			re(`\[([A-Za-z][\w-]*(?:\.[\w-]+)*):\d+\]`),
 			re(`\b(?:HOSTNAME|SLURMD_NODENAME|NODE_NAME|MASTER_ADDR|master_addr|master-addr)[= ]["']?([A-Za-z][\w.-]*)`),
-			re(`\b(?:rdzv_endpoint|rdzv-endpoint)[= ]["']?([A-Za-z][\w.-]*)`), re(`\b[a-z_][\w-]*@([A-Za-z0-9][\w.-]*)`), re(`\bon node ([A-Za-z0-9][\w.-]*)`),
-			re(`\bSLURM_(?:JOB_)?NODELIST=([A-Za-z][\w-]*)`), re(`\b(?:ssh|scp|sftp|rsync|mosh|sshfs)\b[^\n;|&]*?\s[A-Za-z_][\w.-]*@([A-Za-z0-9][\w.-]*)`), re(`(?:^|[^\\\w:])\\\\+([A-Za-z0-9][\w.-]+)\\`),
+			re(`\b(?:rdzv_endpoint|rdzv-endpoint)[= ]["']?([A-Za-z][\w.-]*)`),
+			re(`\b[a-z_][\w-]*@([A-Za-z0-9][\w.-]*)`), re(`\bon node ([A-Za-z0-9][\w.-]*)`),
+			re(`\bSLURM_(?:JOB_)?NODELIST=([A-Za-z][\w-]*)`),
+			re(`\b(?:ssh|scp|sftp|rsync|mosh|sshfs)\b[^\n;|&]*?\s[A-Za-z_][\w.-]*@([A-Za-z0-9][\w.-]*)`),
+			re(`(?:^|[^\\\w:])\\\\+([A-Za-z0-9][\w.-]+)\\`),
 		},
 	}
 })
 
-// newRedactor learns the hosts and users that the texts name, beside the given ones, so that they are taken out wherever they stand.
+// newRedactor learns the hosts and users that the texts name, beside the given ones, so that they are taken out
+// wherever they stand.
 func newRedactor(hosts, users []string, texts ...string) *Redactor {
 	r := &Redactor{words: map[string]string{}}
 	learn := func(name, word string) {
@@ -64,9 +78,11 @@ func newRedactor(hosts, users []string, texts ...string) *Redactor {
 		if sourceFile().MatchString(name) {
 			return // [engine.py:160] is no host and its port
 		}
-		if len(name) >= leastName && !slices.Contains(commonNames(), strings.ToLower(name)) && strings.ContainsFunc(name, isLetter) {
+		if len(name) >= leastName && !slices.Contains(commonNames(), strings.ToLower(name)) &&
+			strings.ContainsFunc(name, isLetter) {
 			r.words[name] = word
-			if short, _, ok := strings.Cut(name, "."); ok && word == redactedHost && len(short) >= leastName && !slices.Contains(commonNames(), short) {
+			if short, _, ok := strings.Cut(name, "."); ok && word == redactedHost && len(short) >= leastName &&
+				!slices.Contains(commonNames(), short) {
 				r.words[short] = word
 			}
 		}
@@ -183,9 +199,11 @@ func redactDomain(host string) string {
 	return redactedHost
 }
 
-// countries are the domains under which hosts are; sure: also where only one name stands before, as no module or file is called so.
+// countries are the domains under which hosts are; sure: also where only one name stands before, as no module or file
+// is called so.
 func countries() (sure, likely, second []string) {
-	return strings.Fields("de fr uk jp cn kr tw hk sg au nz ch nl dk fi cz sk hu ro pt ie il tr ru ua za vn eu us gr lt lv ee hr ir"), strings.Fields("it be at pl no se es ca br mx bg rs th ae sa lu cl ar ph pk in local"),
+	return strings.Fields("de fr uk jp cn kr tw hk sg au nz ch nl dk fi cz sk hu ro pt ie il tr ru ua za vn eu us " +
+			"gr lt lv ee hr ir"), strings.Fields("it be at pl no se es ca br mx bg rs th ae sa lu cl ar ph pk in local"),
 		strings.Fields("ac co edu gov gob gouv gv org com net or ne go uni")
 }
 
@@ -197,7 +215,8 @@ func redactCountry(name string) string {
 	switch {
 	case strings.Contains(name, "_"), len(labels[0]) < 2 && len(labels) == 2:
 		return name
-	case slices.Contains(sure, last), len(labels) > 2 && slices.Contains(likely, last) && !slices.ContainsFunc(labels, digits),
+	case slices.Contains(sure, last),
+		len(labels) > 2 && slices.Contains(likely, last) && !slices.ContainsFunc(labels, digits),
 		len(labels) > 2 && len(last) == 2 && slices.Contains(second, before):
 		return redactedHost
 	}
@@ -252,7 +271,8 @@ func systemPaths() []string {
 	return []string{"/dev/", "/proc/", "/sys/", "/usr/lib/", "/usr/local/cuda", "/usr/include/"}
 }
 
-// redactPath keeps what a reader needs of a path: everything inside an installed package, the program's name in a bin folder, and the name of a file.
+// redactPath keeps what a reader needs of a path: everything inside an installed package, the program's name in a bin
+// folder, and the name of a file.
 func redactPath(path string) string {
 	for _, s := range systemPaths() {
 		if strings.HasPrefix(path, s) {

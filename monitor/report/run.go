@@ -17,8 +17,8 @@ import (
 // RunSchema names the document of a whole run.
 const RunSchema = "oomguard.report/v1"
 
-// Run is everything about one run: what was understood and predicted, how the checklist went, how it ended, what was measured, and
-// if it died of memory, why.
+// Run is everything about one run: what was understood and predicted, how the checklist went, how it ended, what was
+// measured, and if it died of memory, why.
 type Run struct {
 	Schema  string    `json:"schema"`
 	ID      string    `json:"id"`
@@ -36,7 +36,8 @@ type Run struct {
 	PrivateDir string `json:"private_dir,omitempty"`
 	// Probed: the ranks were given the probe, so that one that is silent is worth a word.
 	Probed bool `json:"probed"`
-	// Node is the part that this document describes of a run of several; Nodes are its parts where it describes the whole.
+	// Node is the part that this document describes of a run of several; Nodes are its parts where it describes the
+	// whole.
 	Node  *monitor.Node `json:"node,omitempty"`
 	Nodes []NodeEnd     `json:"nodes,omitempty"`
 	// Simulated: the out-of-memory error of this run was raised on purpose without a GPU.
@@ -59,16 +60,18 @@ type Run struct {
 	Exit               *launcher.Exit `json:"exit"` // null: not known how it ended
 	// State is what is known of a run whose end is not.
 	State State `json:"state,omitempty"`
-	// OOMExitCode was handed on instead of the command's own status, as asked for with --oom-exit-code; 0: the own one was.
+	// OOMExitCode was handed on instead of the command's own status, as asked for with --oom-exit-code; 0: the own one
+	// was.
 	OOMExitCode int `json:"oom_exit_code,omitempty"`
 	// CgroupOOMKills is how many processes the kernel killed for memory in our cgroup during the run; -1 unknown.
 	CgroupOOMKills int64              `json:"cgroup_oom_kills"`
 	Recording      *monitor.Recording `json:"recording"`
 	Comparison     []Comparison       `json:"comparison"`
-	Bottleneck     string             `json:"bottleneck"` // the largest predicted part of the stage that was measured highest
-	PeakStage      string             `json:"peak_stage"` // measured
-	Postmortem     *oom.Diagnosis     `json:"postmortem"` // null: it did not die of an error that was seen
-	Missing        []string           `json:"missing"`    // what this report does not know, and why
+	// the largest predicted part of the stage that was measured highest
+	Bottleneck string         `json:"bottleneck"`
+	PeakStage  string         `json:"peak_stage"` // measured
+	Postmortem *oom.Diagnosis `json:"postmortem"` // null: it did not die of an error that was seen
+	Missing    []string       `json:"missing"`    // what this report does not know, and why
 }
 
 // Page tells the run from its end backwards: how it ended, why, what was measured, what had been expected.
@@ -124,11 +127,13 @@ func (d Run) measured(u Units) []Block {
 	}
 	out := []Block{Heading("Measured and predicted, by stage and rank")}
 	if d.Recording == nil || len(d.Recording.Ranks) == 0 {
-		return append(out, Paragraph{Text: "nothing was measured inside the ranks (see what is missing)", Tone: Caution})
+		return append(out, Paragraph{Text: "nothing was measured inside the ranks (see what is missing)",
+			Tone: Caution})
 	}
 	switch d.Recording.Memory {
 	case "rss":
-		out = append(out, Paragraph{Text: "no GPU: measured is the rank's resident host memory above what it held when torch had been imported " +
+		out = append(out, Paragraph{Text: "no GPU: measured is the rank's resident host memory above what it held " +
+			"when torch had been imported " +
 			"(rss), predicted is what its tensors take", Tone: Caution})
 	case "cuda":
 		out = append(out, Paragraph{Text: "peak memory allocated by PyTorch on the rank's GPU"})
@@ -155,13 +160,16 @@ func comparisonTable(rows []Comparison, u Units) Table {
 	}
 	unit := u.For(largest)
 	t := Table{Columns: []Column{
-		{"rank", true}, {"stage", false}, {"predicted " + unit.Name, true}, {"measured " + unit.Name, true}, {"prediction off by", true}, {"what", false},
+		{"rank", true}, {"stage", false}, {"predicted " + unit.Name, true}, {"measured " + unit.Name, true},
+		{"prediction off by", true}, {"what", false},
 	}}
 	for _, c := range rows {
-		if c.Stage == "other" || c.MeasuredBytes == nil && (c.Stage == string(estimate.Eval) || c.Stage == string(estimate.CheckpointSave)) {
+		if c.Stage == "other" || c.MeasuredBytes == nil &&
+			(c.Stage == string(estimate.Eval) || c.Stage == string(estimate.CheckpointSave)) {
 			continue // no stage, and an evaluation or a save that did not happen: only in the JSON
 		}
-		row := cells(fmt.Sprint(c.Rank), c.Stage, optional(c.PredictedBytes, unit), optional(c.MeasuredBytes, unit), "", memory)
+		row := cells(fmt.Sprint(c.Rank), c.Stage, optional(c.PredictedBytes, unit), optional(c.MeasuredBytes, unit), "",
+			memory)
 		if c.AtLeast {
 			row[2].Text = "at least " + row[2].Text
 		}
@@ -194,7 +202,8 @@ func deviceTable(devices []monitor.DeviceRecord, u Units) Table {
 	}
 	unit := u.For(largest)
 	t := Table{Columns: []Column{
-		{"GPU", true}, {"name", false}, {"total " + unit.Name, true}, {"used before", true}, {"peak used", true}, {"least free", true}, {"our processes", true}, {"others", false},
+		{"GPU", true}, {"name", false}, {"total " + unit.Name, true}, {"used before", true}, {"peak used", true},
+		{"least free", true}, {"our processes", true}, {"others", false},
 	}}
 	for _, d := range devices {
 		own := "unknown"

@@ -8,12 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// Text from outside (logs, command lines, names of files and GPUs, YAML, the environment) can hold what acts on whoever shows it: a
-// terminal, the log of a CI system, a parser. This file is the one place that makes it safe. The formats take a shown page or suite, which
-// only show makes, so that no text reaches them in another way; what is printed outside reports goes through Line or Lines.
+// Text from outside (logs, command lines, names of files and GPUs, YAML, the environment) can hold what acts on whoever
+// shows it: a terminal, the log of a CI system, a parser. This file is the one place that makes it safe. The formats
+// take a shown page or suite, which only show makes, so that no text reaches them in another way; what is printed
+// outside reports goes through Line or Lines.
 
-// Line makes text one line that shows as it is: what is no text (control characters, changes of direction, what has no width, broken
-// UTF-8) is written as an escape, and what a CI system would take for a command is not one any more.
+// Line makes text one line that shows as it is: what is no text (control characters, changes of direction, what has no
+// width, broken UTF-8) is written as an escape, and what a CI system would take for a command is not one any more.
 func Line(text string) string {
 	return disarm(escaped(strings.ReplaceAll(text, "\t", " "), ""))
 }
@@ -30,8 +31,8 @@ func Lines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// unprintable tells characters that act instead of showing: controls, and what Unicode calls format and separators of lines. Among the
-// latter are those that reverse the direction of what follows, and those that no eye sees.
+// unprintable tells characters that act instead of showing: controls, and what Unicode calls format and separators of
+// lines. Among the latter are those that reverse the direction of what follows, and those that no eye sees.
 func unprintable(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Cs, unicode.Noncharacter_Code_Point)
 }
@@ -75,8 +76,8 @@ func asEscape(r rune) string {
 // oldCommands begin a command of Azure Pipelines, TeamCity and older GitHub runners wherever they stand in a line.
 var oldCommands = strings.NewReplacer("##[", `#\#[`, "##vso[", `#\#vso[`, "##teamcity[", `#\#teamcity[`)
 
-// disarm puts a backslash into what a CI system would take for a command. A runner of GitHub takes a line that begins with two colons,
-// whatever blanks and invisible marks stand before them.
+// disarm puts a backslash into what a CI system would take for a command. A runner of GitHub takes a line that begins
+// with two colons, whatever blanks and invisible marks stand before them.
 func disarm(line string) string {
 	if strings.Contains(line, "##") {
 		line = oldCommands.Replace(line)
@@ -102,12 +103,14 @@ func show(page Page) shown {
 	return shown{split.mapped(Line, Lines)}
 }
 
-// split makes lines below an item of those that its text has: an error may have several, and below an item they are taken for nothing else.
+// split makes lines below an item of those that its text has: an error may have several, and below an item they are
+// taken for nothing else.
 func (l List) split() List {
 	out := make(List, len(l))
 	for i, item := range l {
 		lines := strings.Split(strings.TrimRight(item.Text, "\n"), "\n")
-		out[i] = Paragraph{Text: lines[0], Tone: item.Tone, Below: append(lines[1:len(lines):len(lines)], item.Below...)}
+		out[i] = Paragraph{Text: lines[0], Tone: item.Tone,
+			Below: append(lines[1:len(lines):len(lines)], item.Below...)}
 	}
 	return out
 }
@@ -124,8 +127,8 @@ func showSuite(s Suite) shownSuite {
 	return shownSuite{Suite{Name: Line(s.Name), Cases: cases}}
 }
 
-// jsonWriter hands JSON on and escapes what is unprintable in it, and what a CI system would take for a command. Both stand in strings
-// only, where JSON has escapes of its own, so that a reader gets the very text.
+// jsonWriter hands JSON on and escapes what is unprintable in it, and what a CI system would take for a command. Both
+// stand in strings only, where JSON has escapes of its own, so that a reader gets the very text.
 type jsonWriter struct{ to io.Writer }
 
 func (w jsonWriter) Write(data []byte) (int, error) {

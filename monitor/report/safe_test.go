@@ -21,21 +21,28 @@ import (
 // documents are one of each kind; every kind that a command prints belongs here.
 func documents() []Document {
 	return []Document{
-		&Announcement{}, &Runs{}, &Checks{}, &DryRun{}, &Estimate{}, &Explain{}, &Why{}, &Devices{}, &Catalogue{}, &Max{}, &Plan{}, &Postmortem{}, &Run{}, &Snapshot{},
+		&Announcement{}, &Runs{}, &Checks{}, &DryRun{}, &Estimate{}, &Explain{}, &Why{}, &Devices{}, &Catalogue{},
+		&Max{}, &Plan{}, &Postmortem{}, &Run{}, &Snapshot{},
 	}
 }
 
-// hostile are texts that do something to whoever shows them: a terminal, a log of GitHub or Azure, a web page, a parser of XML.
+// hostile are texts that do something to whoever shows them: a terminal, a log of GitHub or Azure, a web page, a parser
+// of XML.
 func hostile() []string {
 	return []string{
-		"m\r::error::X\r::add-mask::Y", "a\n::error::b", "\n\n ::stop-commands::x", "::error file=a::b", "\u00a0\u3000::notice::b", "\u200b::error::x", "\ufeff::error::x", "\ufe0f::error::x",
-		"a\v::error::b", "a\f::error::b", "a\u0085::error::b", "a\u2028::error::b", "a\u2029::error::b", "x ##[error]y", "##vso[task.complete result=Failed;]z", "##teamcity[x]",
-		"\x1b[31mred", "\x1b]0;title\x07", "\x1b]8;;http://x\x1b\\link", "\u009b31m", "\u009d0;t\u009c", "over\rwritten", "bell\a\b\x7f", "\u202egpj.exe", "a\u2066b\u2069", "nul\x00", "\xff\xfe bad \xc3",
-		"]]>", "<script>alert(1)</script>", "--><b>", "\ufffe\uffff", "a\tb", "\t::error::x", "# head", "```\n::error::x\n```", "| a | b |", "&#x202e;", "'\"><img>", "plain", "",
+		"m\r::error::X\r::add-mask::Y", "a\n::error::b", "\n\n ::stop-commands::x", "::error file=a::b",
+		"\u00a0\u3000::notice::b", "\u200b::error::x", "\ufeff::error::x", "\ufe0f::error::x",
+		"a\v::error::b", "a\f::error::b", "a\u0085::error::b", "a\u2028::error::b", "a\u2029::error::b", "x ##[error]y",
+		"##vso[task.complete result=Failed;]z", "##teamcity[x]",
+		"\x1b[31mred", "\x1b]0;title\x07", "\x1b]8;;http://x\x1b\\link", "\u009b31m", "\u009d0;t\u009c",
+		"over\rwritten", "bell\a\b\x7f", "\u202egpj.exe", "a\u2066b\u2069", "nul\x00", "\xff\xfe bad \xc3",
+		"]]>", "<script>alert(1)</script>", "--><b>", "\ufffe\uffff", "a\tb", "\t::error::x", "# head",
+		"```\n::error::x\n```", "| a | b |", "&#x202e;", "'\"><img>", "plain", "",
 	}
 }
 
-// filler puts texts into every field of a value, and small numbers, so that each list and each branch of a page is there.
+// filler puts texts into every field of a value, and small numbers, so that each list and each branch of a page is
+// there.
 type filler struct {
 	texts []string
 	next  int
@@ -185,11 +192,13 @@ func harm(text []byte, format string) string {
 	}
 	for _, r := range string(text) {
 		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)) {
-			return "a character that is no text: " + strings.ToUpper(string([]rune{r})) + " in " + around(string(text), r)
+			return "a character that is no text: " + strings.ToUpper(string([]rune{r})) + " in " +
+				around(string(text), r)
 		}
 	}
 	for line := range strings.Lines(string(text)) {
-		bare := strings.TrimLeftFunc(line, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) || unicode.IsMark(r) })
+		bare := strings.TrimLeftFunc(line,
+			func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) || unicode.IsMark(r) })
 		if isOurs := format == "github" && ours.MatchString(line); strings.HasPrefix(bare, "::") && !isOurs {
 			return "a workflow command: " + line
 		}
@@ -225,7 +234,8 @@ func around(text string, r rune) string {
 	return strings.ToValidUTF8(text[max(0, i-60):min(len(text), i+60)], "?")
 }
 
-// TestNewlinesInCells: a cell, a heading and a paragraph stay one line, and the newline is shown; an item of a list has its lines below it.
+// TestNewlinesInCells: a cell, a heading and a paragraph stay one line, and the newline is shown; an item of a list has
+// its lines below it.
 func TestNewlinesInCells(t *testing.T) {
 	d := Devices{Snapshot: gpu.Snapshot{Devices: []gpu.Device{{Name: "H100\n  0  forged", Note: "x"}}}}
 	for format, lines := range map[string]int{"text": 3, "markdown": 5} {
@@ -234,14 +244,17 @@ func TestNewlinesInCells(t *testing.T) {
 		}
 	}
 	missing := Run{Missing: []string{"2 errors occurred:\n\t* one\n\t* two\n"}}
-	if got := write(t, "text", missing, Style{}); !strings.Contains(got, "- 2 errors occurred:\n   * one\n   * two\nrun folder: ") {
+	if got := write(t, "text", missing, Style{}); !strings.Contains(got,
+		"- 2 errors occurred:\n   * one\n   * two\nrun folder: ") {
 		t.Errorf("%s", got)
 	}
 	run := Run{Command: []string{"torchrun", "a\nb", "\x1b[2J", "\u202ex", "\xff", "it's"}, Exit: nil}
-	if got := write(t, "text", run, Style{}); !strings.Contains(got, `command: torchrun $'a\nb' $'\x1b[2J' $'\u202ex' $'\xff' 'it'\''s'`+"\n") {
+	if got := write(t, "text", run, Style{}); !strings.Contains(got,
+		`command: torchrun $'a\nb' $'\x1b[2J' $'\u202ex' $'\xff' 'it'\''s'`+"\n") {
 		t.Errorf("%s", got)
 	}
-	if got := write(t, "text", Snapshot{snapshot.Report{File: "a\nb"}}, Style{}); !strings.HasPrefix(got, "Memory snapshot a\\nb\n") {
+	if got := write(t, "text", Snapshot{snapshot.Report{File: "a\nb"}}, Style{}); !strings.HasPrefix(got,
+		"Memory snapshot a\\nb\n") {
 		t.Errorf("%s", got)
 	}
 }

@@ -13,7 +13,8 @@ type Snapshot struct {
 	snapshot.Report
 }
 
-// Page shows each device: totals, what is in use and by which lines, how the segments are filled, and what lived when an allocation failed.
+// Page shows each device: totals, what is in use and by which lines, how the segments are filled, and what lived when
+// an allocation failed.
 func (d Snapshot) Page(u Units) Page {
 	page := Page{Heading("Memory snapshot " + d.File)}
 	for _, device := range d.Devices {
@@ -32,7 +33,8 @@ func snapshotDevice(d snapshot.Device, u Units) Page {
 		page = append(page, Paragraph{Text: free})
 	}
 	if len(d.Components) > 0 {
-		page = append(page, Heading("In use, by component"), componentUses(d.Components, d.AllocatedBytes, u), Heading("In use, by place in the code"), places(d.Sites, u))
+		page = append(page, Heading("In use, by component"), componentUses(d.Components, d.AllocatedBytes, u),
+			Heading("In use, by place in the code"), places(d.Sites, u))
 	}
 	if len(d.OOMs) > 0 {
 		page = append(page, oomMoments(d.OOMs, u)...)
@@ -58,9 +60,11 @@ func snapshotTotals(d snapshot.Device, unit Unit) Table {
 	}
 	row("rounding", d.AllocatedBytes-d.RequestedBytes, "allocated beyond what tensors asked for")
 	row("free, can be given back", d.ReturnableBytes, "in segments without a block in use")
-	row("free, cannot be given back", d.StuckBytes, fmt.Sprintf("beside blocks in use, in %d segments", d.StuckSegments))
+	row("free, cannot be given back", d.StuckBytes,
+		fmt.Sprintf("beside blocks in use, in %d segments", d.StuckSegments))
 	if d.PrivatePoolBytes > 0 {
-		row("in private pools", d.PrivatePoolBytes, "of what is reserved: CUDA graphs and memory pools, closed to other allocations")
+		row("in private pools", d.PrivatePoolBytes,
+			"of what is reserved: CUDA graphs and memory pools, closed to other allocations")
 	}
 	if d.PeakBytes > 0 {
 		row("peak of the trace", d.PeakBytes, fmt.Sprintf("allocated, over %d recorded events", d.TraceEvents))
@@ -73,15 +77,18 @@ func snapshotFragments(d snapshot.Device, u Units) string {
 	if d.StuckBytes == 0 {
 		return ""
 	}
-	return fmt.Sprintf("The largest free piece beside blocks in use is %s: an allocation larger than that cannot be served from these %s, however much it is in sum.",
+	return fmt.Sprintf("The largest free piece beside blocks in use is %s: an allocation larger than that cannot be "+
+		"served from these %s, however much it is in sum.",
 		u.Size(d.LargestFreeBytes), u.Size(d.StuckBytes))
 }
 
 func componentUses(uses []snapshot.ComponentUse, whole int64, u Units) Table {
 	unit := u.For(whole)
-	t := Table{Columns: []Column{{"component", false}, {unit.Name, true}, {"share", true}, {"blocks", true}, {"", false}}}
+	t := Table{Columns: []Column{{"component", false}, {unit.Name, true}, {"share", true}, {"blocks", true},
+		{"", false}}}
 	for _, c := range uses {
-		t.Rows = append(t.Rows, cells(c.Component, unit.Format(c.Bytes), percent(c.Bytes, whole), fmt.Sprint(c.Blocks), u.bar(c.Bytes, whole)))
+		t.Rows = append(t.Rows, cells(c.Component, unit.Format(c.Bytes), percent(c.Bytes, whole), fmt.Sprint(c.Blocks),
+			u.bar(c.Bytes, whole)))
 	}
 	return t
 }
@@ -92,15 +99,18 @@ func places(sites []snapshot.Site, u Units) Table {
 		largest = max(largest, s.Bytes)
 	}
 	unit := u.For(largest)
-	t := Table{Columns: []Column{{unit.Name, true}, {"blocks", true}, {"component", false}, {"place", false}, {"called from", false}}}
+	t := Table{Columns: []Column{{unit.Name, true}, {"blocks", true}, {"component", false}, {"place", false},
+		{"called from", false}}}
 	for _, s := range sites {
 		var callers []string
 		for _, f := range s.Frames {
-			if name := f.String(); name != s.Where && len(callers) < 2 && len(s.Frames) > 1 && slices.Index(frameNames(s.Frames), name) > slices.Index(frameNames(s.Frames), s.Where) {
+			if name := f.String(); name != s.Where && len(callers) < 2 && len(s.Frames) > 1 &&
+				slices.Index(frameNames(s.Frames), name) > slices.Index(frameNames(s.Frames), s.Where) {
 				callers = append(callers, name)
 			}
 		}
-		t.Rows = append(t.Rows, cells(unit.Format(s.Bytes), fmt.Sprint(s.Blocks), s.Component, s.Where, strings.Join(callers, " < ")))
+		t.Rows = append(t.Rows, cells(unit.Format(s.Bytes), fmt.Sprint(s.Blocks), s.Component, s.Where,
+			strings.Join(callers, " < ")))
 	}
 	return t
 }
@@ -117,7 +127,8 @@ func frameNames(frames []snapshot.Frame) []string {
 func oomMoments(moments []snapshot.OOMMoment, u Units) Page {
 	page := Page{Heading("When memory ran out")}
 	line := func(o snapshot.OOMMoment) string {
-		return fmt.Sprintf("An allocation of %s failed at %s: %s were allocated, and CUDA had %s left.", u.Size(o.TriedBytes), o.Where, u.Size(o.AllocatedBytes), u.Size(o.FreeBytes))
+		return fmt.Sprintf("An allocation of %s failed at %s: %s were allocated, and CUDA had %s left.",
+			u.Size(o.TriedBytes), o.Where, u.Size(o.AllocatedBytes), u.Size(o.FreeBytes))
 	}
 	last := moments[len(moments)-1]
 	if before := moments[:len(moments)-1]; len(before) > 0 {
@@ -129,7 +140,8 @@ func oomMoments(moments []snapshot.OOMMoment, u Units) Page {
 	}
 	page = append(page, Paragraph{Text: line(last), Tone: Bad})
 	if len(last.Components) > 0 {
-		page = append(page, Paragraph{Text: "In use at that moment:"}, componentUses(last.Components, last.AllocatedBytes, u), places(last.Sites[:min(len(last.Sites), 8)], u))
+		page = append(page, Paragraph{Text: "In use at that moment:"},
+			componentUses(last.Components, last.AllocatedBytes, u), places(last.Sites[:min(len(last.Sites), 8)], u))
 	}
 	return page
 }

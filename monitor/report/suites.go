@@ -40,7 +40,8 @@ func Supports(name string, d Document) error {
 	if supported(name, d) {
 		return nil
 	}
-	return fmt.Errorf("%w: %s shows verdicts, and here are none; use one of %s", ErrFormat, name, strings.Join(FormatsOf(d), ", "))
+	return fmt.Errorf("%w: %s shows verdicts, and here are none; use one of %s", ErrFormat, name,
+		strings.Join(FormatsOf(d), ", "))
 }
 
 func supported(name string, d Document) bool {
@@ -64,14 +65,16 @@ func (d DryRun) Suite() Suite { return checkSuite(d.List, d.Results) }
 func checkSuite(name string, results []checklists.Result) Suite {
 	s := Suite{Name: "oomguard " + name}
 	for _, r := range results {
-		s.Cases = append(s.Cases, Case{ID: r.ID, Title: r.Title, Status: r.Status, Waived: r.Waived, Detail: r.Detail, Remedy: r.Remedy})
+		s.Cases = append(s.Cases, Case{ID: r.ID, Title: r.Title, Status: r.Status, Waived: r.Waived, Detail: r.Detail,
+			Remedy: r.Remedy})
 	}
 	return s
 }
 
 // Suite of an estimate has one case: it fits.
 func (d Estimate) Suite() Suite {
-	c := Case{ID: "fits", Title: "The job fits the GPU", Status: checklists.Skip, Detail: verdict(d.Estimate, Units{}).Text}
+	c := Case{ID: "fits", Title: "The job fits the GPU", Status: checklists.Skip,
+		Detail: verdict(d.Estimate, Units{}).Text}
 	switch {
 	case d.Fits != nil && *d.Fits:
 		c.Status = checklists.Pass
@@ -90,14 +93,16 @@ func (d Postmortem) Suite() Suite {
 func (d Run) Suite() Suite {
 	s := checkSuite(d.List, d.Checks)
 	s.Name = "oomguard run"
-	c := Case{ID: "run-ended-well", Title: "The command ends well", Status: checklists.Skip, Detail: "how it ended is not known"}
+	c := Case{ID: "run-ended-well", Title: "The command ends well", Status: checklists.Skip,
+		Detail: "how it ended is not known"}
 	switch {
 	case d.Refused:
 		c.Detail = "refused by the checklist: nothing was started"
 	case d.Exit != nil && d.Exit.Code == 0:
 		c.Status, c.Detail = checklists.Pass, "it ended with status 0"
 	case d.Exit != nil:
-		c.Status, c.Detail, c.Remedy = checklists.Fail, fmt.Sprintf("it ended with status %d", d.Exit.Code), "see the command's own output"
+		c.Status, c.Detail, c.Remedy = checklists.Fail, fmt.Sprintf("it ended with status %d", d.Exit.Code),
+			"see the command's own output"
 	}
 	s.Cases = append(s.Cases, c)
 	if d.Postmortem != nil {
@@ -108,7 +113,8 @@ func (d Run) Suite() Suite {
 
 // deathCase asks about memory alone: what died of something else passes.
 func deathCase(d *oom.Diagnosis) Case {
-	c := Case{ID: "memory-sufficed", Title: "Memory does not run out", Status: checklists.Fail, Detail: fmt.Sprintf("%s (%s, confidence %s)", d.Summary, d.Cause, d.Confidence)}
+	c := Case{ID: "memory-sufficed", Title: "Memory does not run out", Status: checklists.Fail,
+		Detail: fmt.Sprintf("%s (%s, confidence %s)", d.Summary, d.Cause, d.Confidence)}
 	switch d.Cause {
 	case oom.NotOOM:
 		c.Status = checklists.Pass
@@ -198,8 +204,8 @@ func (c Case) body() string {
 	return strings.Join(lines, "\n")
 }
 
-// writeGitHub writes workflow commands: failures become error annotations, warnings and waived failures warnings, skips notices. What
-// passed is one plain line each, so that the log of the job reads like the list.
+// writeGitHub writes workflow commands: failures become error annotations, warnings and waived failures warnings, skips
+// notices. What passed is one plain line each, so that the log of the job reads like the list.
 func writeGitHub(w io.Writer, s shownSuite) error {
 	for _, c := range s.Cases {
 		level := map[string]string{"FAIL": "error", "warn": "warning", "waived": "warning", "skip": "notice"}[c.word()]
@@ -218,7 +224,8 @@ func writeGitHub(w io.Writer, s shownSuite) error {
 	return nil
 }
 
-// githubData and githubProperty escape as the runner's command parser unescapes (actions/toolkit, packages/core/src/command.ts).
+// githubData and githubProperty escape as the runner's command parser unescapes (actions/toolkit,
+// packages/core/src/command.ts).
 func githubData(s string) string {
 	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(s)
 }

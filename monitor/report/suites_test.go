@@ -12,10 +12,14 @@ import (
 
 func someChecks() Checks {
 	return Checks{checklists.Outcome{List: "pretraining", Outcome: checklists.Fail, Results: []checklists.Result{
-		{ID: "headroom", Title: "Enough stays free", Verdict: checklists.Verdict{Status: checklists.Fail, Detail: "75 of 79 GiB, 5 % free: too little", Remedy: "see oomguard plan,\nor a larger GPU"}},
+		{ID: "headroom", Title: "Enough stays free",
+			Verdict: checklists.Verdict{Status: checklists.Fail, Detail: "75 of 79 GiB, 5 % free: too little",
+				Remedy: "see oomguard plan,\nor a larger GPU"}},
 		{ID: "shm", Verdict: checklists.Verdict{Status: checklists.Skip, Detail: "not here"}},
-		{ID: "gpu-count", Waived: true, Verdict: checklists.Verdict{Status: checklists.Fail, Detail: "1 GPU, 2 processes", Remedy: "start one"}},
-		{ID: "nvml", Verdict: checklists.Verdict{Status: checklists.Warn, Detail: "<old> \"driver\" & co", Remedy: "update"}},
+		{ID: "gpu-count", Waived: true,
+			Verdict: checklists.Verdict{Status: checklists.Fail, Detail: "1 GPU, 2 processes", Remedy: "start one"}},
+		{ID: "nvml", Verdict: checklists.Verdict{Status: checklists.Warn, Detail: "<old> \"driver\" & co",
+			Remedy: "update"}},
 		{ID: "alloc-conf", Verdict: checklists.Verdict{Status: checklists.Pass, Detail: "none set"}},
 	}}}
 }
@@ -41,7 +45,8 @@ func TestJUnit(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := back.Suites[0]
-	if s.Tests != 5 || s.Failures != 1 || s.Skipped != 1 || s.Cases[0].Failure == nil || s.Cases[0].Failure.Message != "75 of 79 GiB, 5 % free: too little" || s.Cases[2].Failure != nil {
+	if s.Tests != 5 || s.Failures != 1 || s.Skipped != 1 || s.Cases[0].Failure == nil ||
+		s.Cases[0].Failure.Message != "75 of 79 GiB, 5 % free: too little" || s.Cases[2].Failure != nil {
 		t.Errorf("%+v", s)
 	}
 }
@@ -59,16 +64,20 @@ pass alloc-conf: none set
 	}
 }
 
-// TestVerdictsOfOtherDocuments: a run, a post-mortem and an estimate have verdicts too; a list of GPUs has none, and says so.
+// TestVerdictsOfOtherDocuments: a run, a post-mortem and an estimate have verdicts too; a list of GPUs has none, and
+// says so.
 func TestVerdictsOfOtherDocuments(t *testing.T) {
-	if got := write(t, "github", aDeath(), Style{}); !strings.Contains(got, "::error title=oomguard run%3A memory-sufficed::the GPU is too small") || !strings.Contains(got, "ended with status 1") {
+	if got := write(t, "github", aDeath(), Style{}); !strings.Contains(got,
+		"::error title=oomguard run%3A memory-sufficed::the GPU is too small") ||
+		!strings.Contains(got, "ended with status 1") {
 		t.Errorf("%s", got)
 	}
 	fine := Postmortem{oom.Diagnosis{Cause: oom.NotOOM, Summary: "nothing shows that memory ran out"}}
 	if got := write(t, "junit", fine, Style{}); !strings.Contains(got, `failures="0"`) {
 		t.Errorf("%s", got)
 	}
-	if got := write(t, "github", Estimate{anEstimate()}, Style{}); !strings.HasPrefix(got, "::error title=oomguard estimate%3A fits::needs 74.00 GiB") {
+	if got := write(t, "github", Estimate{anEstimate()}, Style{}); !strings.HasPrefix(got,
+		"::error title=oomguard estimate%3A fits::needs 74.00 GiB") {
 		t.Errorf("%s", got)
 	}
 	if err := Write(&strings.Builder{}, "junit", Runs{}, Style{}); !errors.Is(err, ErrFormat) {

@@ -10,7 +10,8 @@ import (
 	"oomguard/monitor/oom"
 )
 
-// A chart is one series over time, drawn as an area, with lines and marks; several share the time axis below each other.
+// A chart is one series over time, drawn as an area, with lines and marks; several share the time axis below each
+// other.
 type chart struct {
 	title  string
 	top    int64 // the upper end of the scale in bytes, drawn as a line when limit is set
@@ -28,7 +29,8 @@ type chartPoint struct {
 // mostCharts bounds a picture: eight GPUs of a node are shown, the tables have all.
 const mostCharts = 8
 
-// timelines are the pictures of a run: what the driver saw on each GPU, and what the allocator held inside the rank that matters.
+// timelines are the pictures of a run: what the driver saw on each GPU, and what the allocator held inside the rank
+// that matters.
 func (d Run) timelines(u Units) []Block {
 	if d.Recording == nil || d.Refused {
 		return nil
@@ -39,7 +41,8 @@ func (d Run) timelines(u Units) []Block {
 		if len(dev.Points) < 2 || len(charts) == mostCharts {
 			continue
 		}
-		c := chart{title: fmt.Sprintf("GPU %s: in use (dark: our processes)", dev.Label()), top: dev.TotalBytes, limit: true, lower: true, mark: died[-1]}
+		c := chart{title: fmt.Sprintf("GPU %s: in use (dark: our processes)", dev.Label()), top: dev.TotalBytes,
+			limit: true, lower: true, mark: died[-1]}
 		for _, p := range dev.Points {
 			c.points = append(c.points, chartPoint{p.Time, p.UsedBytes, p.OwnBytes})
 		}
@@ -50,7 +53,8 @@ func (d Run) timelines(u Units) []Block {
 		if r.Memory == "rss" {
 			kind = "resident host memory"
 		}
-		c := chart{title: fmt.Sprintf("rank %d, step by step: %s at its peak (dark: held after the step)", r.Rank, kind), lower: true, mark: died[r.Rank]}
+		c := chart{title: fmt.Sprintf("rank %d, step by step: %s at its peak (dark: held after the step)", r.Rank,
+			kind), lower: true, mark: died[r.Rank]}
 		for _, s := range r.Course {
 			c.points = append(c.points, chartPoint{s.Time, s.PeakBytes, s.HeldBytes})
 			c.top = max(c.top, s.PeakBytes)
@@ -78,7 +82,8 @@ func deaths(rec *monitor.Recording) map[int]time.Time {
 	return at
 }
 
-// shownRank is the rank of the post-mortem, or the one with the highest peak; nil: none has a course of at least two steps.
+// shownRank is the rank of the post-mortem, or the one with the highest peak; nil: none has a course of at least two
+// steps.
 func shownRank(rec *monitor.Recording, d *oom.Diagnosis) *monitor.Rank {
 	var best *monitor.Rank
 	var highest int64 = -1
@@ -130,7 +135,8 @@ func drawCharts(charts []chart, u Units) Picture {
 		c.draw(&b, x, float64(i*(chartHeight+chartGap)+20), u)
 		text.WriteString(c.text(first, span, u))
 	}
-	fmt.Fprintf(&b, `<text x="%d" y="%d">0</text><text x="%d" y="%d" text-anchor="end">%s</text></svg>`, chartLeft, len(charts)*(chartHeight+chartGap)+14,
+	fmt.Fprintf(&b, `<text x="%d" y="%d">0</text><text x="%d" y="%d" text-anchor="end">%s</text></svg>`, chartLeft,
+		len(charts)*(chartHeight+chartGap)+14,
 		chartLeft+chartWidth, len(charts)*(chartHeight+chartGap)+14, roundSpan(span))
 	fmt.Fprintf(&text, "time from left to right: %s; !: out of memory\n", roundSpan(span))
 	return Picture{SVG: b.String(), Text: text.String()}
@@ -147,13 +153,15 @@ func (c chart) draw(b *strings.Builder, x func(time.Time) float64, top float64, 
 	scale := float64(max(c.top, 1)) * 1.05 // the limit's line stays inside the frame
 	y := func(bytes int64) float64 { return top + chartHeight*(1-min(1, float64(bytes)/scale)) }
 	fmt.Fprintf(b, `<text x="%d" y="%.0f">%s</text>`, chartLeft, top-6, html.EscapeString(c.title))
-	fmt.Fprintf(b, `<rect x="%d" y="%.1f" width="%d" height="%d" fill="#888888" fill-opacity="0.08"/>`, chartLeft, top, chartWidth, chartHeight)
+	fmt.Fprintf(b, `<rect x="%d" y="%.1f" width="%d" height="%d" fill="#888888" fill-opacity="0.08"/>`, chartLeft, top,
+		chartWidth, chartHeight)
 	c.area(b, x, y, func(p chartPoint) int64 { return p.upper }, componentColour("communication"))
 	if c.lower {
 		c.area(b, x, y, func(p chartPoint) int64 { return p.lower }, componentColour("parameters"))
 	}
 	if c.limit {
-		fmt.Fprintf(b, `<line x1="%d" y1="%.1f" x2="%d" y2="%.1f" stroke="#888888" stroke-dasharray="5 3"/>`, chartLeft, y(c.top), chartLeft+chartWidth, y(c.top))
+		fmt.Fprintf(b, `<line x1="%d" y1="%.1f" x2="%d" y2="%.1f" stroke="#888888" stroke-dasharray="5 3"/>`, chartLeft,
+			y(c.top), chartLeft+chartWidth, y(c.top))
 	}
 	if !c.mark.IsZero() {
 		fmt.Fprintf(b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#cc0000" stroke-width="1.5"/><text x="%.1f" y="%.0f" text-anchor="end" style="fill:#cc0000">out of memory</text>`,
@@ -163,7 +171,8 @@ func (c chart) draw(b *strings.Builder, x func(time.Time) float64, top float64, 
 	fmt.Fprintf(b, `<text x="%d" y="%.1f" text-anchor="end">%s %s</text><text x="%d" y="%.1f" text-anchor="end">0</text>`, chartLeft-6, y(c.top)+4, unit.Format(c.top), unit.Name, chartLeft-6, top+chartHeight)
 }
 
-func (c chart) area(b *strings.Builder, x func(time.Time) float64, y func(int64) float64, value func(chartPoint) int64, colour string) {
+func (c chart) area(b *strings.Builder, x func(time.Time) float64, y func(int64) float64, value func(chartPoint) int64,
+	colour string) {
 	var corners []string
 	var first, last time.Time
 	for _, p := range c.points {

@@ -11,7 +11,8 @@ import (
 	"oomguard/monitor"
 )
 
-// aCourse is aDeath with samples of its GPU and the steps of rank 0: it loads, trains, keeps a little more in every step, and dies.
+// aCourse is aDeath with samples of its GPU and the steps of rank 0: it loads, trains, keeps a little more in every
+// step, and dies.
 func aCourse() Run {
 	r := aDeath()
 	start := r.Started
@@ -25,7 +26,9 @@ func aCourse() Run {
 		}
 		device.Points = append(device.Points, monitor.DevicePoint{Time: at(s), UsedBytes: used + gib, OwnBytes: used})
 		if s >= 20 && s%2 == 0 {
-			rank.Course = append(rank.Course, monitor.StepMemory{Step: (s - 20) / 2, Time: at(s), PeakBytes: used, PeakStage: "backward", HeldBytes: used / 2})
+			rank.Course = append(rank.Course,
+				monitor.StepMemory{Step: (s - 20) / 2, Time: at(s), PeakBytes: used, PeakStage: "backward",
+					HeldBytes: used / 2})
 		}
 	}
 	rank.Course[len(rank.Course)-1].HeldBytes = -1
@@ -79,7 +82,8 @@ func TestNoTimeline(t *testing.T) {
 // TestRunHTML: one file that loads nothing from elsewhere, with the picture and what to do.
 func TestRunHTML(t *testing.T) {
 	got := write(t, "html", aCourse(), Style{Units: Units{UTF8: true}})
-	for _, want := range []string{"<svg", "Memory over time", "Remedies, cheapest first", "checkpointing", "Measured and predicted, by stage and rank"} {
+	for _, want := range []string{"<svg", "Memory over time", "Remedies, cheapest first", "checkpointing",
+		"Measured and predicted, by stage and rank"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("lacks %q", want)
 		}

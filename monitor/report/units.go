@@ -88,8 +88,8 @@ func (u Units) level(part, whole int64) rune {
 	return levels[int(float64(len(levels)-1)*min(1, max(0, full)))]
 }
 
-// ShellWords writes a command so that a shell reads the same words again; what is unprintable stands as an escape in $'...', which bash and
-// zsh read.
+// ShellWords writes a command so that a shell reads the same words again; what is unprintable stands as an escape in
+// $'...', which bash and zsh read.
 func ShellWords(argv []string) string {
 	words := make([]string, len(argv))
 	for i, a := range argv {

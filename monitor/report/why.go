@@ -19,7 +19,8 @@ type Why struct {
 
 // Page lists the claims in the order of reading, and the order in which sources count.
 func (d Why) Page(Units) Page {
-	said := Table{Columns: []Column{{"source", false}, {"value", false}, {"where it comes from", false}, {"used", false}}}
+	said := Table{Columns: []Column{{"source", false}, {"value", false}, {"where it comes from", false},
+		{"used", false}}}
 	for _, c := range d.Claims {
 		used, tone := "", Plain
 		if c.Used {

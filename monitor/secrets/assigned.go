@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// byName takes the secrets out of a text that stand behind a name: NAME=value, name: value, "name": "value", ['NAME'] = 'value'.
-// found, if not nil, is told of each.
+// byName takes the secrets out of a text that stand behind a name: NAME=value, name: value, "name": "value", ['NAME'] =
+// 'value'. found, if not nil, is told of each.
 func byName(text string, found func(secret string)) string {
 	var out strings.Builder
 	judged := map[string]suspicion{} // a log repeats its names
@@ -66,7 +66,8 @@ func nameBefore(text string) string {
 
 // named tells a letter of names.
 func named(c byte) bool {
-	return c == '_' || c == '-' || c == '.' || c == ':' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+	return c == '_' || c == '-' || c == '.' || c == ':' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' ||
+		c >= 'A' && c <= 'Z'
 }
 
 // given is an option with its value behind a blank, as commands are quoted in texts.
@@ -118,15 +119,16 @@ func code(name, value string) bool {
 
 var call = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][\w.]*\(`) })
 
-// handedOver tells a parameter of an address (https://host/path?token=x) or of a login (login(key=x)), where a name that may be a
-// secret's is one.
+// handedOver tells a parameter of an address (https://host/path?token=x) or of a login (login(key=x)), where a name
+// that may be a secret's is one.
 func handedOver(before, name string) bool {
 	before, ok := strings.CutSuffix(strings.TrimRight(before, " "), name)
 	if !ok {
 		return false
 	}
 	line := before[strings.LastIndexByte(before, '\n')+1:]
-	return (strings.HasSuffix(line, "?") || strings.HasSuffix(line, "&")) && strings.Contains(line, "://") || loginCall().MatchString(line)
+	return (strings.HasSuffix(line, "?") || strings.HasSuffix(line, "&")) && strings.Contains(line, "://") ||
+		loginCall().MatchString(line)
 }
 
 var loginCall = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)\blogin\([^()]*$`) })
@@ -137,14 +139,16 @@ func quoted(text string, from int) bool {
 
 // plainWords tells prose behind a colon (password: please enter it) from a value.
 func plainWords(value string) bool {
-	return !strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsLower(r) && !strings.ContainsRune("-'`.,!?", r) })
+	return !strings.ContainsFunc(value,
+		func(r rune) bool { return !unicode.IsLower(r) && !strings.ContainsRune("-'`.,!?", r) })
 }
 
 // valueAt is where the value behind the sign at i begins and ends.
 func valueAt(text string, i int, name string) (from, to int) {
 	sign := text[i]
 	from = i + 1
-	if from < len(text) && (text[from] == '=' || text[from] == '>' || sign == ':' && (text[from] == ':' || text[from] == '/')) {
+	if from < len(text) && (text[from] == '=' || text[from] == '>' ||
+		sign == ':' && (text[from] == ':' || text[from] == '/')) {
 		if text[from] != '>' {
 			return from, from // ==, ::, ://
 		}
@@ -154,7 +158,8 @@ func valueAt(text string, i int, name string) (from, to int) {
 		from++
 	}
 	rest := text[from:]
-	if strings.HasPrefix(rest, Redacted) || strings.HasPrefix(rest, "$(") || rest != "" && strings.IndexByte("{[`", rest[0]) >= 0 {
+	if strings.HasPrefix(rest, Redacted) || strings.HasPrefix(rest, "$(") ||
+		rest != "" && strings.IndexByte("{[`", rest[0]) >= 0 {
 		return from, from // done already, or what has names in itself
 	}
 	if end := strings.IndexByte(rest, '}'); strings.HasPrefix(rest, "${") && end > 0 {
@@ -178,7 +183,8 @@ func valueAt(text string, i int, name string) (from, to int) {
 		return from, to
 	}
 	ends := " \t\r\n;,&|\"'<>)}]"
-	if strings.Contains(strings.ToLower(name), "authorization") || strings.Contains(strings.ToLower(name), "cookie") && sign == ':' {
+	if strings.Contains(strings.ToLower(name), "authorization") ||
+		strings.Contains(strings.ToLower(name), "cookie") && sign == ':' {
 		ends = "\r\n\"'"
 	}
 	to = from

@@ -16,12 +16,16 @@ type command struct {
 	login   bool   // it was told to log in
 }
 
-// shortOptions are the options of usual programs whose value is a secret and whose name does not say so. A value may be joined to them.
+// shortOptions are the options of usual programs whose value is a secret and whose name does not say so. A value may be
+// joined to them.
 var shortOptions = sync.OnceValue(func() map[string]string {
 	return map[string]string{
-		"sshpass": "-p", "curl": "-u --user -U --proxy-user -b --cookie", "wget": "--http-passwd", "redis-cli": "-a", "docker": "-p", "podman": "-p", "nerdctl": "-p", "helm": "-p",
-		"mysql": "-p", "mysqldump": "-p", "mongo": "-p", "mongosh": "-p", "ldapsearch": "-w", "http": "-a", "https": "-a", "az": "-p", "smbclient": "-U", "wandb": "", "openssl": "-k -pass -passin -passout",
-		"huggingface-cli": "", "hf": "", "aws": "", "kaggle": "", "oc": "-p", "swanlab": "-k", "zip": "-P", "unzip": "-P",
+		"sshpass": "-p", "curl": "-u --user -U --proxy-user -b --cookie", "wget": "--http-passwd", "redis-cli": "-a",
+		"docker": "-p", "podman": "-p", "nerdctl": "-p", "helm": "-p",
+		"mysql": "-p", "mysqldump": "-p", "mongo": "-p", "mongosh": "-p", "ldapsearch": "-w", "http": "-a",
+		"https": "-a", "az": "-p", "smbclient": "-U", "wandb": "", "openssl": "-k -pass -passin -passout",
+		"huggingface-cli": "", "hf": "", "aws": "", "kaggle": "", "oc": "-p", "swanlab": "-k", "zip": "-P",
+		"unzip": "-P",
 	}
 })
 
@@ -66,7 +70,8 @@ func (c *command) words(argv []string, depth int) []string {
 	return out
 }
 
-// isScript tells a script that begins with an assignment (sh -c 'TOKEN=x python train.py') from a value with blanks in it.
+// isScript tells a script that begins with an assignment (sh -c 'TOKEN=x python train.py') from a value with blanks in
+// it.
 func isScript(argv []string, i, depth int) bool {
 	m := assignment().FindStringSubmatch(argv[i])
 	if m == nil || strings.HasPrefix(m[1], "-") || !strings.ContainsAny(m[2], " \t\n;") {
@@ -229,7 +234,8 @@ func (c *command) account(w string) string {
 	return c.secret(w)
 }
 
-// spoken tells a command that says its words, as to a program that reads a secret from its input (echo x | docker login --password-stdin).
+// spoken tells a command that says its words, as to a program that reads a secret from its input (echo x | docker login
+// --password-stdin).
 func spoken(argv []string) bool {
 	return slices.Contains([]string{"echo", "printf", "/bin/echo"}, argv[0])
 }

@@ -11,9 +11,10 @@ import (
 type suspicion int
 
 const (
-	none   suspicion = iota // the name says nothing of secrets
-	weak                    // it may be: a key of a table or of a lock, a token of text or of a login; the value decides
-	strong                  // whatever the value is
+	none suspicion = iota // the name says nothing of secrets
+	// it may be: a key of a table or of a lock, a token of text or of a login; the value decides
+	weak
+	strong // whatever the value is
 )
 
 // words makes a set of a list in one text.
@@ -41,7 +42,8 @@ type vocabulary struct {
 
 var dictionary = sync.OnceValue(func() vocabulary {
 	return vocabulary{
-		stems:  strings.Fields("password passwd passphrase passcode secret credential apikey accesskey privatekey accountkey authtoken accesstoken apitoken connectionstring sshpass pgpass"),
+		stems: strings.Fields("password passwd passphrase passcode secret credential apikey accesskey privatekey " +
+			"accountkey authtoken accesstoken apitoken connectionstring sshpass pgpass"),
 		secret: words(`pwd psw pat cred creds cookie cookies dsn webhook webhooks jwt bearer authorization netrc sas otp totp htpasswd pswd`),
 		last:   words(`pass pw auth auths authn pin_code`),
 		owners: words(`api app apps access secret private encryption encrypt signing sign session license licence service account ssh auth admin client shared subscription write read ingest
@@ -69,10 +71,12 @@ var dictionary = sync.OnceValue(func() vocabulary {
 	}
 })
 
-// parts takes a name apart at its signs and where an upper case letter begins a word: logger.wandbKey -> logger wandb key.
+// parts takes a name apart at its signs and where an upper case letter begins a word: logger.wandbKey -> logger wandb
+// key.
 func parts(name string) []string {
 	var out []string
-	for _, word := range strings.FieldsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+	for _, word := range strings.FieldsFunc(name,
+		func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
 		from := 0
 		runes := []rune(word)
 		for i := 1; i < len(runes); i++ {
@@ -100,7 +104,8 @@ func judgeName(name string) suspicion {
 		found = max(found, d.judgePart(p, i))
 	}
 	last := p[len(p)-1]
-	if found == weak && strings.ToUpper(name) == name && (strings.HasPrefix(last, "token") || strings.HasPrefix(last, "key")) {
+	if found == weak && strings.ToUpper(name) == name &&
+		(strings.HasPrefix(last, "token") || strings.HasPrefix(last, "key")) {
 		found = strong // a variable of the environment
 	}
 	if found > none && (len(p) > 1 && d.neutral[last] && !carries(p, last) || d.switches[p[0]]) {
@@ -138,7 +143,8 @@ func (d vocabulary) judgePart(p []string, i int) suspicion {
 		return weak
 	case part == "key" || part == "keys" || part == "token" || part == "tokens":
 		return d.judgeKey(p[:i], before, after)
-	case strings.HasSuffix(part, "token") || strings.HasSuffix(part, "key") || strings.HasSuffix(part, "pass") || part == "sig" || part == "signature":
+	case strings.HasSuffix(part, "token") || strings.HasSuffix(part, "key") || strings.HasSuffix(part, "pass") ||
+		part == "sig" || part == "signature":
 		return weak
 	}
 	return none

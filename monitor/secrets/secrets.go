@@ -1,5 +1,5 @@
-// Package secrets takes secrets out of everything that is written down or shown: command lines, environments and texts. A secret is known by
-// its name (names.go), by its form (shapes.go), or by what it looks like (values.go).
+// Package secrets takes secrets out of everything that is written down or shown: command lines, environments and texts.
+// A secret is known by its name (names.go), by its form (shapes.go), or by what it looks like (values.go).
 package secrets
 
 import (
@@ -12,13 +12,14 @@ import (
 // Redacted stands where a secret was.
 const Redacted = "[redacted]"
 
-// Scrubber removes secrets from texts: those that it has learned from an environment and a command line wherever they stand, and those
-// that a text gives away itself. A nil Scrubber has learned none.
+// Scrubber removes secrets from texts: those that it has learned from an environment and a command line wherever they
+// stand, and those that a text gives away itself. A nil Scrubber has learned none.
 type Scrubber struct {
 	replace *strings.Replacer
 }
 
-// The shortest secret that is replaced wherever it occurs: shorter ones would blot out ordinary words. They go where they were given.
+// The shortest secret that is replaced wherever it occurs: shorter ones would blot out ordinary words. They go where
+// they were given.
 const (
 	minSecret = 6
 	minWord   = 10 // of one that is a plain word or a number itself
@@ -28,7 +29,8 @@ const (
 func New(environ, argv []string) *Scrubber {
 	secrets := map[string]bool{}
 	learn := func(value string) {
-		if len(value) < minSecret || len(value) < minWord && worded(value) && !strings.ContainsAny(value, "0123456789") || path(value) {
+		if len(value) < minSecret || len(value) < minWord && worded(value) &&
+			!strings.ContainsAny(value, "0123456789") || path(value) {
 			return
 		}
 		secrets[value] = true
@@ -82,8 +84,8 @@ func (s *Scrubber) Args(argv []string) []string {
 	return out
 }
 
-// JSON cleans the strings in a text of JSON, or of lines of it, and nothing else: a secret of digits must not be cut out of a number, and
-// names of fields stay. What is no JSON is cleaned as a text.
+// JSON cleans the strings in a text of JSON, or of lines of it, and nothing else: a secret of digits must not be cut
+// out of a number, and names of fields stay. What is no JSON is cleaned as a text.
 func (s *Scrubber) JSON(data []byte) []byte {
 	var out bytes.Buffer
 	for line := range bytes.Lines(data) {

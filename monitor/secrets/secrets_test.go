@@ -8,10 +8,13 @@ import (
 func TestScrubber(t *testing.T) {
 	scrub := New(
 		[]string{
-			"HF_TOKEN=abcdefgh12345", "WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567", "AWS_SECRET_ACCESS_KEY=wJalr/XUtn+FEMI",
-			"DB_PASSWORD_PROD=hunter2hunter2", "PATH=/usr/bin", "HOME=/home/user", "SHORT_TOKEN=abc", `ODD_TOKEN=qu"ote\slash`,
+			"HF_TOKEN=abcdefgh12345", "WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567",
+			"AWS_SECRET_ACCESS_KEY=wJalr/XUtn+FEMI",
+			"DB_PASSWORD_PROD=hunter2hunter2", "PATH=/usr/bin", "HOME=/home/user", "SHORT_TOKEN=abc",
+			`ODD_TOKEN=qu"ote\slash`,
 		},
-		[]string{"train.py", "--hub_token", "flagsecret1", "--api-key=flagsecret2", "--tokenizer_name", "bert-base-uncased", "--pad_token", "<|endoftext|>", "--text_key", "content"},
+		[]string{"train.py", "--hub_token", "flagsecret1", "--api-key=flagsecret2", "--tokenizer_name",
+			"bert-base-uncased", "--pad_token", "<|endoftext|>", "--text_key", "content"},
 	)
 	for _, tt := range []struct{ name, text, want string }{
 		{"variable", "login abcdefgh12345 done", "login [redacted] done"},
@@ -22,7 +25,8 @@ func TestScrubber(t *testing.T) {
 		{"inside JSON", `{"msg":"qu\"ote\\slash"}`, `{"msg":"[redacted]"}`},
 		{"by shape", "token hf_ABCDEFGHIJKLMNOPQRSTUV", "token [redacted]"},
 		{"in an address", "https://user:pa55word@host/x", "https://user:[redacted]@host/x"},
-		{"ordinary words stay", "bert-base-uncased <|endoftext|> content abc /usr/bin", "bert-base-uncased <|endoftext|> content abc /usr/bin"},
+		{"ordinary words stay", "bert-base-uncased <|endoftext|> content abc /usr/bin",
+			"bert-base-uncased <|endoftext|> content abc /usr/bin"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := scrub.Text(tt.text); got != tt.want {

@@ -39,10 +39,13 @@ var shapes = sync.OnceValue(func() []shape {
 		keep(`(\bmachine\s+\S+\s+login\s+\S+\s+password\s+)\S+`, "machine"), // ~/.netrc
 		// Hugging Face, GitHub, GitLab, NVIDIA, Google, npm, Docker, PyPI
 		of(`\b(?:hf_[A-Za-z0-9]{16,}|api_org_[A-Za-z0-9]{20,})`, "hf_", "api_org_"),
-		of(`\b(?:github_pat_\w{20,}|gh[pousr]_[A-Za-z0-9]{20,})`, "github_pat_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
-		of(`\bgl(?:pat|dt|rt|cbt|ptt|ft|imt|agent|oas|soat|ffct)-[\w.-]{16,}`, "glpat-", "gldt-", "glrt-", "glcbt-", "glptt-", "glft-", "glimt-", "glagent-", "gloas-", "glsoat-", "glffct-"),
+		of(`\b(?:github_pat_\w{20,}|gh[pousr]_[A-Za-z0-9]{20,})`, "github_pat_", "ghp_", "gho_", "ghu_", "ghs_",
+			"ghr_"),
+		of(`\bgl(?:pat|dt|rt|cbt|ptt|ft|imt|agent|oas|soat|ffct)-[\w.-]{16,}`, "glpat-", "gldt-", "glrt-", "glcbt-",
+			"glptt-", "glft-", "glimt-", "glagent-", "gloas-", "glsoat-", "glffct-"),
 		of(`\bnvapi-[\w-]{20,}`, "nvapi-"),
-		of(`\b(?:AIza[\w-]{30,}|ya29\.[\w-]{10,}|GOCSPX-[\w-]{20,}|1//0[\w-]{30,})`, "AIza", "ya29.", "GOCSPX-", "1//0"),
+		of(`\b(?:AIza[\w-]{30,}|ya29\.[\w-]{10,}|GOCSPX-[\w-]{20,}|1//0[\w-]{30,})`, "AIza", "ya29.", "GOCSPX-",
+			"1//0"),
 		of(`\b(?:npm_[A-Za-z0-9]{30,}|dckr_[po]at_[\w-]{20,}|pypi-Ag[\w-]{16,})`, "npm_", "dckr_", "pypi-"),
 		// AWS, Slack, OpenAI and the like, Weights & Biases
 		of(`\b(?:AKIA|ASIA|ABIA|ACCA|AIDA|AROA)[0-9A-Z]{16}\b`, "AKIA", "ASIA", "ABIA", "ACCA", "AIDA", "AROA"),
@@ -52,23 +55,27 @@ var shapes = sync.OnceValue(func() []shape {
 			"gsk_", "xai-", "pplx-", "r8_", "tgp_v1_", "lsv2_", "wandb_v1_", "csk-", "fw_"),
 		// others that a training machine may have
 		of(`\b(?:[srp]k_live_[A-Za-z0-9]{16,}|SG\.[\w-]{16,}\.[\w-]{16,}|dapi[0-9a-f]{32}|hv[sbr]\.[\w-]{20,}|dop_v1_[a-f0-9]{40,}|shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}|gl(?:sa|c)_[A-Za-z0-9+/=_]{30,}|sntry[su]_[\w=+/-]{30,}|ATATT3[\w=-]{30,}|lin_api_\w{30,}|ntn_\w{30,}|figd_[\w-]{30,}|AGE-SECRET-KEY-1[0-9A-Z]{50,}|key-[0-9a-f]{32})`,
-			"k_live_", "SG.", "dapi", "hvs.", "hvb.", "hvr.", "dop_v1_", "shpat_", "shpca_", "shppa_", "shpss_", "glsa_", "glc_", "sntrys_", "sntryu_", "ATATT3", "lin_api_", "ntn_", "figd_", "AGE-SECRET", "key-"),
+			"k_live_", "SG.", "dapi", "hvs.", "hvb.", "hvr.", "dop_v1_", "shpat_", "shpca_", "shppa_", "shpss_",
+			"glsa_", "glc_", "sntrys_", "sntryu_", "ATATT3", "lin_api_", "ntn_", "figd_", "AGE-SECRET", "key-"),
 		of(`\b\d{8,10}:AA[\w-]{30,}`, ":AA"),
 		of(`\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?`, "eyJ"),
 		keep(`(\bhooks\.slack\.com/(?:services|workflows|triggers)/)[^\s"'<>]+`, "hooks.slack.com"),
 		keep(`(\bdiscord(?:app)?\.com/api/webhooks/)[^\s"'<>]+`, "/api/webhooks/"),
 		keep(`(\b[\w.-]*webhook\.office\.com/)[^\s"'<>]+`, "webhook.office.com"),
 		keep(`(\bapi\.telegram\.org/bot)[^\s"'<>/]+`, "api.telegram.org"),
-		// scheme://user:secret@host: of a database up to the last @, elsewhere to that before the path, where there is one behind a port or a name too
+		// scheme://user:secret@host: of a database up to the last @, elsewhere to that before the path, where there is
+		// one behind a port or a name too
 		{hints: []string{"://"}, pattern: regexp.MustCompile(`(\b[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#"'<>@:]*:)[^\s"'<>]*@`), keep: 1, only: func(m string) bool {
-			return !strings.Contains(m[:strings.Index(m, "://")], "http") && !strings.HasPrefix(m, "git") && !strings.HasPrefix(m, "ssh")
+			return !strings.Contains(m[:strings.Index(m, "://")], "http") && !strings.HasPrefix(m, "git") &&
+				!strings.HasPrefix(m, "ssh")
 		}},
 		keep(`(\b[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#"'<>@:]*:)[^\s/?#"'<>]*@`, "://"),
 		keep(`(\b[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#"'<>@:]*:)(?:[^\s/?#"'<>@]*[^\s/?#"'<>@\d][^\s/?#"'<>@]*|)/[^\s"'<>@]*@`, "://"),
-		{hints: []string{"://"}, pattern: regexp.MustCompile(`(\b[A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#"'<>@:]{16,}@`), keep: 1, only: func(m string) bool {
-			_, user, _ := strings.Cut(strings.TrimSuffix(m, "@"), "://")
-			return random(user) || hex().MatchString(user)
-		}},
+		{hints: []string{"://"}, pattern: regexp.MustCompile(`(\b[A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#"'<>@:]{16,}@`),
+			keep: 1, only: func(m string) bool {
+				_, user, _ := strings.Cut(strings.TrimSuffix(m, "@"), "://")
+				return random(user) || hex().MatchString(user)
+			}},
 	}
 })
 

@@ -37,7 +37,8 @@ func common(a, b string) (head, tail int) {
 	return head, tail
 }
 
-// lex finds the words of a shell text. It knows quotes and the signs that end commands; whatever else there is, it takes as letters.
+// lex finds the words of a shell text. It knows quotes and the signs that end commands; whatever else there is, it
+// takes as letters.
 func lex(text string) []token {
 	var tokens []token
 	var word strings.Builder

@@ -11,19 +11,23 @@ import (
 	"unicode/utf8"
 )
 
-// empty tells a value that is no secret whatever its name is: nothing, yes and no, or a place that a shell or a template fills.
+// empty tells a value that is no secret whatever its name is: nothing, yes and no, or a place that a shell or a
+// template fills.
 func empty(value string) bool {
 	v := strings.Trim(value, " \t\r\n\"'`,;")
 	switch strings.ToLower(v) {
-	case "", "true", "false", "yes", "no", "on", "off", "none", "null", "nil", "auto", "default", "unset", "undefined", "required", "optional", "store_true", "0", "1", "-", strings.ToLower(Redacted):
+	case "", "true", "false", "yes", "no", "on", "off", "none", "null", "nil", "auto", "default", "unset", "undefined",
+		"required", "optional", "store_true", "0", "1", "-", strings.ToLower(Redacted):
 		return true
 	}
-	for _, r := range []struct{ open, end string }{{"${", "}"}, {"$(", ")"}, {"<", ">"}, {"{{", "}}"}, {"%(", ")s"}, {"***", ""}, {"os.environ", ""}, {"os.getenv", ""}} {
+	for _, r := range []struct{ open, end string }{{"${", "}"}, {"$(", ")"}, {"<", ">"}, {"{{", "}}"}, {"%(", ")s"},
+		{"***", ""}, {"os.environ", ""}, {"os.getenv", ""}} {
 		if strings.HasPrefix(v, r.open) && strings.HasSuffix(v, r.end) && !strings.Contains(v, ":-") {
 			return true
 		}
 	}
-	return v[0] == '$' && !strings.ContainsFunc(v[1:], func(r rune) bool { return r != '_' && !unicode.IsUpper(r) && !unicode.IsDigit(r) })
+	return v[0] == '$' && !strings.ContainsFunc(v[1:],
+		func(r rune) bool { return r != '_' && !unicode.IsUpper(r) && !unicode.IsDigit(r) })
 }
 
 // path tells the name of a file from a secret.
@@ -36,14 +40,16 @@ func path(v string) bool {
 	return false
 }
 
-// piece is what stands between the signs of a model's, a run's or a file's name: a word, a number, a word with a number.
+// piece is what stands between the signs of a model's, a run's or a file's name: a word, a number, a word with a
+// number.
 var piece = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(?:[a-z]{0,24}|[A-Z]{0,16}|[A-Z]?[a-z]{1,24}|\d{1,20}|[A-Za-z]{2,20}\d{1,6}[A-Za-z]{0,3}|\d{1,6}[A-Za-z]{1,12}|[A-Za-z]?\d{0,4}[A-Za-z]?\d{0,4}|\d{8}[Tt]\d{6}[Zz]?|(?:[A-Z][a-z]{2,}|[A-Z]{2,5}|\d{1,4})+)$`)
 })
 
 // worded tells whether a value is made of words and numbers, as names are.
 func worded(v string) bool {
-	for _, p := range strings.FieldsFunc(v, func(r rune) bool { return strings.ContainsRune("-_./:,@ ()[]{}<>|=*#", r) }) {
+	for _, p := range strings.FieldsFunc(v,
+		func(r rune) bool { return strings.ContainsRune("-_./:,@ ()[]{}<>|=*#", r) }) {
 		if !piece().MatchString(p) {
 			return false
 		}
@@ -51,7 +57,8 @@ func worded(v string) bool {
 	return true
 }
 
-// random tells a value, under a name that may be a secret's, that looks like one: long enough, letters and digits, and no words.
+// random tells a value, under a name that may be a secret's, that looks like one: long enough, letters and digits, and
+// no words.
 func random(v string) bool {
 	v = strings.Trim(v, "\"'")
 	if len(v) < 8 || strings.ContainsAny(v, " \t\n") || path(v) || !utf8.ValidString(v) {
@@ -70,8 +77,8 @@ var (
 	hex  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:[0-9a-f]+|[0-9A-F]+)$`) })
 )
 
-// surelyRandom tells a secret whose name says nothing: capital and small letters and digits in one long run, without words in it. Hashes
-// of commits and files have small letters only, and stay.
+// surelyRandom tells a secret whose name says nothing: capital and small letters and digits in one long run, without
+// words in it. Hashes of commits and files have small letters only, and stay.
 func surelyRandom(v string) bool {
 	for _, r := range run().FindAllString(v, -1) {
 		if hex().MatchString(r) || entropy(r) < 3.4 {
@@ -101,9 +108,11 @@ func surelyRandom(v string) bool {
 
 // readable tells base64 of plain text without secrets, as DeepSpeed's --world_info.
 func readable(v string) bool {
-	for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.RawURLEncoding, base64.URLEncoding, base64.RawStdEncoding} {
+	for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.RawURLEncoding, base64.URLEncoding,
+		base64.RawStdEncoding} {
 		text, err := encoding.DecodeString(v)
-		if err == nil && utf8.Valid(text) && !strings.ContainsFunc(string(text), func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' }) {
+		if err == nil && utf8.Valid(text) &&
+			!strings.ContainsFunc(string(text), func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' }) {
 			return (*Scrubber)(nil).Text(string(text)) == string(text)
 		}
 	}
@@ -156,7 +165,8 @@ func filed(name string) bool {
 	}
 	for _, p := range parts(name) {
 		switch {
-		case strings.Contains(p, "credential"), strings.HasPrefix(p, "cookie"), p == "key", p == "keys", p == "cred", p == "creds", p == "netrc", p == "auth":
+		case strings.Contains(p, "credential"), strings.HasPrefix(p, "cookie"), p == "key", p == "keys", p == "cred",
+			p == "creds", p == "netrc", p == "auth":
 			return true
 		}
 	}

@@ -39,8 +39,8 @@ func (s Settings) Number(key string) (float64, bool) {
 // pair is one key:value of the text.
 type pair struct{ key, value string }
 
-// Parse reads a setting as torch v does, only stricter: PyTorch reads past a missing separator and takes "512MB" for 512. Settings holds what
-// is well formed and known. An unknown version accepts every known option.
+// Parse reads a setting as torch v does, only stricter: PyTorch reads past a missing separator and takes "512MB" for
+// 512. Settings holds what is well formed and known. An unknown version accepts every known option.
 func Parse(text string, v Version) (Settings, []Problem) {
 	settings := Settings{}
 	pairs, problems := split(text)
@@ -51,7 +51,8 @@ func Parse(text string, v Version) (Settings, []Problem) {
 			continue
 		}
 		if _, twice := settings[p.key]; twice {
-			problems = append(problems, Problem{Warn, p.key, p.key + " is given twice: the last one counts", "give it once"})
+			problems = append(problems, Problem{Warn, p.key, p.key + " is given twice: the last one counts",
+				"give it once"})
 		}
 		if bad := checkValue(o, p.value, v); bad != nil {
 			problems = append(problems, *bad)
@@ -73,21 +74,27 @@ func split(text string) (pairs []pair, problems []Problem) {
 	}
 	parts, balanced := splitTop(text)
 	if !balanced {
-		problems = append(problems, Problem{Fail, "", fmt.Sprintf("the brackets in %q do not match: PyTorch stops with an internal assert", text),
+		problems = append(problems, Problem{Fail, "",
+			fmt.Sprintf("the brackets in %q do not match: PyTorch stops with an internal assert", text),
 			"close every [ with ]"})
 	}
 	for _, part := range parts {
 		key, value, ok := strings.Cut(part, ":")
 		switch {
 		case part == "":
-			problems = append(problems, Problem{Fail, "", fmt.Sprintf("nothing stands before or after a comma in %q: PyTorch dies with \"Index out of bounds in ConfigTokenizer\"", text),
+			problems = append(problems, Problem{Fail, "",
+				fmt.Sprintf("nothing stands before or after a comma in %q: PyTorch dies with \"Index out of bounds "+
+					"in ConfigTokenizer\"", text),
 				"remove the comma"})
 		case !ok && strings.Contains(part, "="):
 			name, given, _ := strings.Cut(part, "=")
-			problems = append(problems, Problem{Fail, name, fmt.Sprintf("%q has = where PyTorch expects a colon: it takes the whole for a key and does not know it", part),
+			problems = append(problems, Problem{Fail, name,
+				fmt.Sprintf("%q has = where PyTorch expects a colon: it takes the whole for a key and does not know it",
+					part),
 				fmt.Sprintf("write %s:%s", name, given)})
 		case !ok || key == "" || value == "":
-			problems = append(problems, Problem{Fail, key, fmt.Sprintf("%q is not key:value", part), "write key:value, pairs separated by commas"})
+			problems = append(problems, Problem{Fail, key, fmt.Sprintf("%q is not key:value", part),
+				"write key:value, pairs separated by commas"})
 		default:
 			pairs = append(pairs, pair{key, value})
 		}
@@ -122,16 +129,19 @@ func unknownKey(key string, o option, known bool, v Version) Problem {
 		dies = fmt.Sprintf("ValueError: Unrecognized key '%s' in CUDA allocator config.", key)
 	}
 	if known {
-		return Problem{Fail, key, fmt.Sprintf("torch %s does not know %s, which came with %d.%d: every rank dies at its first use of CUDA with %q",
+		return Problem{Fail, key, fmt.Sprintf("torch %s does not know %s, which came with %d.%d: every rank dies at "+
+			"its first use of CUDA with %q",
 			v, key, o.since.Major, o.since.Minor, dies), "remove it, or upgrade torch"}
 	}
-	p := Problem{Fail, key, fmt.Sprintf("%q is no option: every rank dies at its first use of CUDA with %q", key, dies), "remove it"}
+	p := Problem{Fail, key, fmt.Sprintf("%q is no option: every rank dies at its first use of CUDA with %q", key, dies),
+		"remove it"}
 	if near := nearest(key); near != "" {
 		p.Remedy = "write " + near
 	}
 	if !v.Known || !v.before(2, 15) { // beyond the newest table: it may be new
 		p.Severity = Warn
-		p.Text = fmt.Sprintf("%q is no option known here; unless torch %s has it, every rank dies at its first use of CUDA with %q", key, v, dies)
+		p.Text = fmt.Sprintf("%q is no option known here; unless torch %s has it, every rank dies at its first use "+
+			"of CUDA with %q", key, v, dies)
 	}
 	return p
 }

@@ -28,12 +28,13 @@ type lookup func(string) (string, bool)
 const (
 	expandable = "expandable_segments"
 	splitSize  = "max_split_size_mb"
-	// registerHook makes NCCL register the allocator's segments, which it cannot do with expandable ones (pytorch issue 165419).
+	// registerHook makes NCCL register the allocator's segments, which it cannot do with expandable ones (pytorch issue
+	// 165419).
 	registerHook = "TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK"
 )
 
-// variable is the name under which torch v is certain to obey a setting. The old name has remained an alias, the new one is ignored by some
-// releases before 2.11 and shadowed wherever an older name is present.
+// variable is the name under which torch v is certain to obey a setting. The old name has remained an alias, the new
+// one is ignored by some releases before 2.11 and shadowed wherever an older name is present.
 func variable(env lookup, v Version) string {
 	_, old := env(OldName)
 	_, rocm := env(ROCmName)
@@ -43,8 +44,8 @@ func variable(env lookup, v Version) string {
 	return OldName
 }
 
-// Set says what to change so that torch obeys value; nil: it does already. The error says what is wrong with the value, or that the
-// user has set another one, which is not overruled.
+// Set says what to change so that torch obeys value; nil: it does already. The error says what is wrong with the value,
+// or that the user has set another one, which is not overruled.
 func Set(env func(string) (string, bool), version, value string) (*Change, error) {
 	v := parseVersion(version)
 	if strings.TrimSpace(value) == "" {
@@ -62,13 +63,14 @@ func Set(env func(string) (string, bool), version, value string) (*Change, error
 		if now.Text == value {
 			return nil, nil
 		}
-		return nil, fmt.Errorf("%s=%s is set already and is not overruled; unset it, or change it there", now.Variable, now.Text)
+		return nil, fmt.Errorf("%s=%s is set already and is not overruled; unset it, or change it there", now.Variable,
+			now.Text)
 	}
 	return &Change{Variable: variable(env, v), Value: value, Reason: "given with --alloc-conf"}, nil
 }
 
-// Recommend says what to change for the least fragmentation: expandable_segments where they are known to work, beside what the user has
-// set. A nil change comes with the reason why nothing is changed.
+// Recommend says what to change for the least fragmentation: expandable_segments where they are known to work, beside
+// what the user has set. A nil change comes with the reason why nothing is changed.
 func Recommend(env func(string) (string, bool), version string, at Place) (change *Change, reason string) {
 	v := parseVersion(version)
 	now, problems := Resolve(env, version, at.WSL)
@@ -123,17 +125,21 @@ type reservation struct {
 func reservations() []reservation {
 	return []reservation{
 		{"expandable_segments is on already", func(s subject) bool { return s.now.ExpandableSegments }},
-		{"the torch version that will run is not known, and one before 2.1 would die of expandable_segments (give --versions torch=...)",
+		{"the torch version that will run is not known, and one before 2.1 would die of expandable_segments (give " +
+			"--versions torch=...)",
 			func(s subject) bool { return !s.v.Known }},
 		{"torch before 2.1 does not have expandable_segments", func(s subject) bool { return s.v.before(2, 1) }},
 		{"this torch is built without CUDA", func(s subject) bool { return strings.HasSuffix(s.version, "+cpu") }},
 		// CUDAAllocatorConfig.h: PYTORCH_C10_DRIVER_API_SUPPORTED or ROCm 7
 		{"ROCm before 7.0 ignores expandable_segments", func(s subject) bool { return oldROCm(s.version) }},
 		// pytorch issues 192330 and 112957
-		{"under WSL expandable segments are ignored or the first allocation fails", func(s subject) bool { return s.at.WSL }},
-		{"a GPU is a MIG slice, where drivers may not allow the memory mapping that expandable segments need", func(s subject) bool { return s.at.MIG }},
+		{"under WSL expandable segments are ignored or the first allocation fails",
+			func(s subject) bool { return s.at.WSL }},
+		{"a GPU is a MIG slice, where drivers may not allow the memory mapping that expandable segments need",
+			func(s subject) bool { return s.at.MIG }},
 		// pytorch issues 130890, 165685, 198305
-		{"processes of this job share CUDA tensors, which fails with expandable segments in many containers", func(s subject) bool { return s.at.SharesTensors }},
+		{"processes of this job share CUDA tensors, which fails with expandable segments in many containers",
+			func(s subject) bool { return s.at.SharesTensors }},
 		{registerHook + " is set, and NCCL cannot register expandable segments", func(s subject) bool {
 			value, _ := s.env(registerHook)
 			on, err := strconv.ParseBool(value)

@@ -12,8 +12,8 @@ func (v variables) lookup(name string) (string, bool) {
 	return value, set
 }
 
-// The variable that counts is that of section "Which variable is read": pytorch issues 183387 (2.9 ignores the new name) and 167659 (the old one
-// stays an alias), and the order of c10/core/AllocatorConfig.cpp.
+// The variable that counts is that of section "Which variable is read": pytorch issues 183387 (2.9 ignores the new
+// name) and 167659 (the old one stays an alias), and the order of c10/core/AllocatorConfig.cpp.
 func TestSet(t *testing.T) {
 	const on = "expandable_segments:True"
 	for _, c := range []struct {
@@ -26,11 +26,14 @@ func TestSet(t *testing.T) {
 		{"2.9.1 ignores the new name", "2.9.1", on, nil, OldName + "=" + on, ""},
 		{"new torch", "2.11.0", on, nil, NewName + "=" + on, ""},
 		{"unknown torch", "", on, nil, OldName + "=" + on, ""},
-		{"new torch, an empty old name shadows the new one", "2.12.0", on, variables{OldName: ""}, OldName + "=" + on, ""},
-		{"new torch, an empty ROCm name shadows the new one", "2.12.0", on, variables{ROCmName: ""}, OldName + "=" + on, ""},
+		{"new torch, an empty old name shadows the new one", "2.12.0", on, variables{OldName: ""}, OldName + "=" + on,
+			""},
+		{"new torch, an empty ROCm name shadows the new one", "2.12.0", on, variables{ROCmName: ""}, OldName + "=" + on,
+			""},
 		{"set alike", "2.6.0", on, variables{OldName: on}, "", ""},
 		{"set otherwise", "2.6.0", on, variables{OldName: "max_split_size_mb:64"}, "", "is not overruled"},
-		{"set in a variable that this torch does not read", "2.6.0", on, variables{NewName: "max_split_size_mb:64"}, OldName + "=" + on, ""},
+		{"set in a variable that this torch does not read", "2.6.0", on, variables{NewName: "max_split_size_mb:64"},
+			OldName + "=" + on, ""},
 		{"set in the variable that 2.9 ignores", "2.9.0", on, variables{NewName: on}, OldName + "=" + on, ""},
 		{"lower case", "2.6.0", "expandable_segments:true", nil, "", "write expandable_segments:True"},
 		{"too new an option", "2.0.1", on, nil, "", "does not know"},
@@ -59,9 +62,12 @@ func TestRecommend(t *testing.T) {
 		{"newest", "2.15.0+cu130", nil, Place{}, NewName + "=" + on, ""},
 		{"on already", "2.6.0", variables{OldName: on}, Place{}, "", "already"},
 		{"on, where 2.9 ignores it", "2.9.1", variables{NewName: on}, Place{}, OldName + "=" + on, ""},
-		{"beside what is set", "2.6.0", variables{OldName: "pinned_use_background_threads:True"}, Place{}, OldName + "=" + on + ",pinned_use_background_threads:True", ""},
-		{"off, and a size that would mean nothing", "2.12.0", variables{NewName: "max_split_size_mb:64,expandable_segments:False"}, Place{}, NewName + "=" + on, ""},
-		{"a list in brackets stays whole", "2.6.0", variables{OldName: "roundup_power2_divisions:[256:1,>:8]"}, Place{}, OldName + "=" + on + ",roundup_power2_divisions:[256:1,>:8]", ""},
+		{"beside what is set", "2.6.0", variables{OldName: "pinned_use_background_threads:True"}, Place{},
+			OldName + "=" + on + ",pinned_use_background_threads:True", ""},
+		{"off, and a size that would mean nothing", "2.12.0",
+			variables{NewName: "max_split_size_mb:64,expandable_segments:False"}, Place{}, NewName + "=" + on, ""},
+		{"a list in brackets stays whole", "2.6.0", variables{OldName: "roundup_power2_divisions:[256:1,>:8]"}, Place{},
+			OldName + "=" + on + ",roundup_power2_divisions:[256:1,>:8]", ""},
 		{"unknown torch", "", nil, Place{}, "", "not known"},
 		{"too old", "2.0.1", nil, Place{}, "", "before 2.1"},
 		{"CPU build", "2.6.0+cpu", nil, Place{}, "", "without CUDA"},

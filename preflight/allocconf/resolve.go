@@ -22,8 +22,8 @@ type Effective struct {
 	ExpandableSegments bool
 }
 
-// Resolve finds the variable that counts for this torch version ("" unknown), reads it, and judges whether it makes sense. wsl tells
-// whether the program runs under the Windows Subsystem for Linux.
+// Resolve finds the variable that counts for this torch version ("" unknown), reads it, and judges whether it makes
+// sense. wsl tells whether the program runs under the Windows Subsystem for Linux.
 func Resolve(env func(string) (string, bool), version string, wsl bool) (Effective, []Problem) {
 	v := parseVersion(version)
 	e := Effective{MemoryFraction: 1, Settings: Settings{}}
@@ -54,12 +54,14 @@ func cachingOff(env func(string) (string, bool)) []Problem {
 	if !set {
 		return nil
 	}
-	return []Problem{{Fail, NoCaching, fmt.Sprintf("%s=%s switches the caching allocator off: every allocation goes to the driver, and no estimate of reserved memory holds", NoCaching, value),
+	return []Problem{{Fail, NoCaching,
+		fmt.Sprintf("%s=%s switches the caching allocator off: every allocation goes to the driver, and no estimate "+
+			"of reserved memory holds", NoCaching, value),
 		"unset " + NoCaching}}
 }
 
-// names are the variables that torch v reads, in the order in which it looks: the first that is present counts, even if it is empty.
-// PYTORCH_ALLOC_CONF came with 2.9 (c10/core/AllocatorConfig.cpp); before, only the older names existed.
+// names are the variables that torch v reads, in the order in which it looks: the first that is present counts, even if
+// it is empty. PYTORCH_ALLOC_CONF came with 2.9 (c10/core/AllocatorConfig.cpp); before, only the older names existed.
 func names(v Version) []string {
 	if v.before(2, 9) {
 		return []string{OldName, ROCmName}
@@ -76,14 +78,20 @@ func choose(env func(string) (string, bool), v Version) (variable string, proble
 		case variable == "":
 			variable, text = name, other
 		case text == "" && other != "":
-			problems = append(problems, Problem{Warn, name, fmt.Sprintf("%s is set to nothing, and an empty variable counts: %s=%s is ignored", variable, name, other), "unset " + variable})
+			problems = append(problems, Problem{Warn, name,
+				fmt.Sprintf("%s is set to nothing, and an empty variable counts: %s=%s is ignored", variable, name,
+					other), "unset " + variable})
 		case other != text:
-			problems = append(problems, Problem{Warn, name, fmt.Sprintf("%s=%s is ignored: %s=%s is read first, and they are not joined", name, other, variable, text),
+			problems = append(problems, Problem{Warn, name,
+				fmt.Sprintf("%s=%s is ignored: %s=%s is read first, and they are not joined", name, other, variable,
+					text),
 				"set one of them, or both alike"})
 		}
 	}
 	if text, set := env(NewName); set && v.before(2, 9) {
-		problems = append(problems, Problem{Warn, NewName, fmt.Sprintf("torch %s does not know %s: %q has no effect", v, NewName, text), "set " + OldName + " instead"})
+		problems = append(problems, Problem{Warn, NewName,
+			fmt.Sprintf("torch %s does not know %s: %q has no effect", v, NewName, text),
+			"set " + OldName + " instead"})
 	}
 	return variable, problems
 }

@@ -32,7 +32,8 @@ func checkBoolean(o option, value string, v Version) *Problem {
 	if v.Known && !v.before(2, 9) {
 		dies = fmt.Sprintf("Expected 'True' or 'False' at index 2 in ConfigTokenizer but got '%s'", value)
 	}
-	return &Problem{Fail, o.key, fmt.Sprintf("%s:%s: PyTorch takes only True or False, written so, and dies with %q", o.key, value, dies),
+	return &Problem{Fail, o.key, fmt.Sprintf("%s:%s: PyTorch takes only True or False, written so, and dies with %q",
+		o.key, value, dies),
 		fmt.Sprintf("write %s:True or %s:False", o.key, o.key)}
 }
 
@@ -40,14 +41,16 @@ func checkBackend(o option, value string) *Problem {
 	if value == "native" || value == "cudaMallocAsync" || value == "hipMallocAsync" {
 		return nil
 	}
-	return &Problem{Fail, o.key, fmt.Sprintf("backend:%s: PyTorch dies with %q", value, o.fails), "write backend:native or backend:cudaMallocAsync"}
+	return &Problem{Fail, o.key, fmt.Sprintf("backend:%s: PyTorch dies with %q", value, o.fails),
+		"write backend:native or backend:cudaMallocAsync"}
 }
 
 func checkNumber(o option, value string, v Version) *Problem {
 	n, err := strconv.ParseFloat(value, 64)
 	whole := strings.Trim(value, "0123456789") == ""
 	if err != nil || n != n || strings.ContainsAny(value, "xXpP_iI") || o.kind == integer && !whole {
-		return &Problem{Fail, o.key, fmt.Sprintf("%s:%s is no %s: PyTorch reads the digits that it can (512MB as 512, 0.5 as 0, -1 as 2^64 - 1) or dies",
+		return &Problem{Fail, o.key, fmt.Sprintf("%s:%s is no %s: PyTorch reads the digits that it can (512MB as "+
+			"512, 0.5 as 0, -1 as 2^64 - 1) or dies",
 			o.key, value, o.noun()), fmt.Sprintf("write a plain %s", o.noun())}
 	}
 	least, openLeast := o.least, o.openLeast
@@ -55,10 +58,12 @@ func checkNumber(o option, value string, v Version) *Problem {
 		openLeast = true // older releases compared with > 20
 	}
 	if n < least || n > o.most || openLeast && n == least || o.openMost && n == o.most {
-		return &Problem{Fail, o.key, fmt.Sprintf("%s:%s is out of bounds: PyTorch dies with %q", o.key, value, o.fails), "give a value " + o.bounds(openLeast)}
+		return &Problem{Fail, o.key, fmt.Sprintf("%s:%s is out of bounds: PyTorch dies with %q", o.key, value, o.fails),
+			"give a value " + o.bounds(openLeast)}
 	}
 	if o.powerOfTwo && bits.OnesCount64(uint64(n)) != 1 {
-		return &Problem{Fail, o.key, fmt.Sprintf("%s:%s: PyTorch dies with \"%s, got %s\"", o.key, value, o.fails, value), "give a power of two " + o.bounds(openLeast)}
+		return &Problem{Fail, o.key, fmt.Sprintf("%s:%s: PyTorch dies with \"%s, got %s\"", o.key, value, o.fails,
+			value), "give a power of two " + o.bounds(openLeast)}
 	}
 	return nil
 }
@@ -84,7 +89,8 @@ func (o option) bounds(openLeast bool) string {
 	return fmt.Sprintf("%s %g %s %g", lower, o.least, upper, o.most)
 }
 
-// checkRoundup reads N or [interval:N,...,>:N]: intervals are powers of two in MB, divisions powers of two or, in a list, 0.
+// checkRoundup reads N or [interval:N,...,>:N]: intervals are powers of two in MB, divisions powers of two or, in a
+// list, 0.
 func checkRoundup(o option, value string) *Problem {
 	fail := func(what, dies string) *Problem {
 		return &Problem{Fail, o.key, fmt.Sprintf("%s:%s: %s; PyTorch dies with %q", o.key, value, what, dies),
@@ -100,9 +106,11 @@ func checkRoundup(o option, value string) *Problem {
 		interval, divisions, ok := strings.Cut(item, ":")
 		switch {
 		case !ok:
-			return fail(fmt.Sprintf("%q is not interval:divisions", item), "Error parsing CachingAllocator settings, expected :")
+			return fail(fmt.Sprintf("%q is not interval:divisions", item),
+				"Error parsing CachingAllocator settings, expected :")
 		case interval != ">" && !powerOfTwo(interval):
-			return fail(fmt.Sprintf("the interval %q is no power of two", interval), "For roundups, the intervals have to be power of 2")
+			return fail(fmt.Sprintf("the interval %q is no power of two", interval),
+				"For roundups, the intervals have to be power of 2")
 		case divisions != "0" && !powerOfTwo(divisions):
 			return fail(fmt.Sprintf("the divisions %q are no power of two", divisions), o.fails)
 		}
@@ -123,8 +131,10 @@ func checkSegments(s Settings) *Problem {
 	}
 	for _, key := range []string{"max_split_size_mb", "max_non_split_rounding_mb"} {
 		if n, ok := s.Number(key); ok && n < segment {
-			return &Problem{Fail, key, fmt.Sprintf("%s:%s is below large_segment_size_mb:%s: PyTorch dies with \"CachingAllocator option %s too small, must be >= %s\"",
-				key, s[key], s["large_segment_size_mb"], key, s["large_segment_size_mb"]), "give at least the segment size"}
+			return &Problem{Fail, key, fmt.Sprintf("%s:%s is below large_segment_size_mb:%s: PyTorch dies with "+
+				"\"CachingAllocator option %s too small, must be >= %s\"",
+				key, s[key], s["large_segment_size_mb"], key, s["large_segment_size_mb"]),
+				"give at least the segment size"}
 		}
 	}
 	return nil

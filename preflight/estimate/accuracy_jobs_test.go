@@ -11,8 +11,8 @@ import (
 	"oomguard/preflight/model"
 )
 
-// The rules that turn a row's words into the job's vocabulary: the first whose words occur in the text wins. They look at settings
-// and at the framework, never at ids or names of models.
+// The rules that turn a row's words into the job's vocabulary: the first whose words occur in the text wins. They look
+// at settings and at the framework, never at ids or names of models.
 type wording struct{ words, value string }
 
 func translate(table []wording, text string) (string, bool) {
@@ -26,37 +26,46 @@ func translate(table []wording, text string) (string, bool) {
 }
 
 var frameworkWords = []wording{
-	{"megatron-deepspeed", "deepspeed"}, {"megatron", "megatron"}, {"litgpt", "litgpt"}, {"torchtitan", "torchtitan"}, {"torchtune", "torchtune"},
-	{"axolotl", "axolotl"}, {"unsloth", "unsloth"}, {"trl", "trl"}, {"ms-swift", "hf-trainer"}, {"transformers + deepspeed", "deepspeed"},
-	{"deepspeed", "deepspeed"}, {"fsdp_qlora", "fsdp_qlora"}, {"llama-recipes", "llama-recipes"}, {"lightning", "lightning"},
+	{"megatron-deepspeed", "deepspeed"}, {"megatron", "megatron"}, {"litgpt", "litgpt"}, {"torchtitan", "torchtitan"},
+	{"torchtune", "torchtune"},
+	{"axolotl", "axolotl"}, {"unsloth", "unsloth"}, {"trl", "trl"}, {"ms-swift", "hf-trainer"},
+	{"transformers + deepspeed", "deepspeed"},
+	{"deepspeed", "deepspeed"}, {"fsdp_qlora", "fsdp_qlora"}, {"llama-recipes", "llama-recipes"},
+	{"lightning", "lightning"},
 	{"transformers", "hf-trainer"}, {"stanford_alpaca", "hf-trainer"}, {"accelerate", "hf-trainer"},
 }
 
 var optimizerWords = []wording{
-	{"cpuadam", "cpu_adam"}, {"cpuoffload", "cpu_adam"}, {"pagedadamw8bit", "paged_adamw_8bit"}, {"paged_adamw_8bit", "paged_adamw_8bit"},
+	{"cpuadam", "cpu_adam"}, {"cpuoffload", "cpu_adam"}, {"pagedadamw8bit", "paged_adamw_8bit"},
+	{"paged_adamw_8bit", "paged_adamw_8bit"},
 	{"paged", "paged_adamw"}, {"galore", "galore_adamw"}, {"badam", ""}, {"hybridadam", ""},
-	{"8bit", "adamw_8bit"}, {"8-bit", "adamw_8bit"}, {"fp8", "adamw_8bit"}, {"4bit", "adamw_4bit"}, {"adafactor", "adafactor"},
+	{"8bit", "adamw_8bit"}, {"8-bit", "adamw_8bit"}, {"fp8", "adamw_8bit"}, {"4bit", "adamw_4bit"},
+	{"adafactor", "adafactor"},
 	{"zero-offload", "cpu_adam"}, {"sgd momentum", "sgd_momentum"}, {"sgd", "sgd"}, {"muon", "muon"},
 	{"adamw_hf", "adamw_loop"}, // transformers' own AdamW walked over the parameters one by one
 	{"foreach", "adamw_foreach"}, {"fused", "adamw_fused"}, {"adamw", "adamw"}, {"adam", "adam"},
 }
 
 var attentionWords = []wording{
-	{"unfused", "eager"}, {"eager (", "eager"}, {"flash_attention_2", "flash_attention_2"}, {"sdpa", "sdpa"}, {"flash", "flash_attention_2"},
+	{"unfused", "eager"}, {"eager (", "eager"}, {"flash_attention_2", "flash_attention_2"}, {"sdpa", "sdpa"},
+	{"flash", "flash_attention_2"},
 	{"eager", "eager"}, {"xformers", "sdpa"},
 }
 
 var lossWords = []wording{
-	{"none", "none"}, {"n/a", "none"}, {"liger", "liger-flce"}, {"triton", "triton-ce"}, {"cut-cross", "cut-ce"}, {"te fused", "te"},
+	{"none", "none"}, {"n/a", "none"}, {"liger", "liger-flce"}, {"triton", "triton-ce"}, {"cut-cross", "cut-ce"},
+	{"te fused", "te"},
 	{"megatron fused", "native-fused"}, {"chunked", "chunked"}, {"unsloth", "cut-ce"},
 }
 
 var checkpointingWords = []wording{
-	{"none", "none"}, {"unsloth offloaded", "unsloth"}, {"full", "full"}, {"every 2nd layer", "selective:2"}, {"selective", "selective"},
+	{"none", "none"}, {"unsloth offloaded", "unsloth"}, {"full", "full"}, {"every 2nd layer", "selective:2"},
+	{"selective", "selective"},
 }
 
 var shardingWords = []wording{
-	{"no_shard", "ddp"}, {"fsdp", "fsdp-full"}, {"zero3 or zero2", ""}, {"zero1", "zero1"}, {"zero2", "zero2"}, {"zero3", "zero3"}, {"zero0", "ddp"},
+	{"no_shard", "ddp"}, {"fsdp", "fsdp-full"}, {"zero3 or zero2", ""}, {"zero1", "zero1"}, {"zero2", "zero2"},
+	{"zero3", "zero3"}, {"zero0", "ddp"},
 	{"ddp", "ddp"}, {"none", "none"}, {"distributed optimizer", "zero1"}, {"gemini", ""},
 }
 
@@ -100,10 +109,12 @@ func (r measuredRow) versions(j *job.Job) {
 		}
 		j.Versions[name] = version
 	}
-	if strings.Contains(r.Framework, "torchtitan") && (strings.Contains(r.Framework, "2024") || strings.Contains(r.Framework, "early 2025")) {
+	if strings.Contains(r.Framework, "torchtitan") &&
+		(strings.Contains(r.Framework, "2024") || strings.Contains(r.Framework, "early 2025")) {
 		j.Versions["torchtitan"] = "0.0.2" // its first release on PyPI, 0.1.0, is of June 2025
 	}
-	for when, version := range map[string]string{"DeepSpeed-Chat April 2023": "0.9.0", "DeepSpeed, 2025-11": "0.18.2"} { // the release of that time
+	// the release of that time
+	for when, version := range map[string]string{"DeepSpeed-Chat April 2023": "0.9.0", "DeepSpeed, 2025-11": "0.18.2"} {
 		if strings.Contains(r.Framework, when) && j.Versions["deepspeed"] == "" {
 			j.Versions["deepspeed"] = version
 		}
@@ -227,7 +238,8 @@ func (r measuredRow) megatronArguments(j *job.Job) error {
 	}
 	read := job.Read(job.Sources{Argv: command, GPUs: 8})
 	j.SequenceParallel, j.VirtualStages, j.ETP = read.SequenceParallel, read.VirtualStages, read.ETP
-	if args["accumulate_allreduce_grads_in_fp32"] != nil || read.ParamDtype.Value != "fp32" { // otherwise the dtype is not printed
+	// otherwise the dtype is not printed
+	if args["accumulate_allreduce_grads_in_fp32"] != nil || read.ParamDtype.Value != "fp32" {
 		j.GradDtype = read.GradDtype
 	}
 	return nil
@@ -239,7 +251,8 @@ func (r measuredRow) method(j *job.Job, a *model.Architecture) error {
 	case "full", "lora", "qlora":
 	case "dpo", "grpo":
 		offer(&j.Task, method)
-		// TRL's GRPO and DeepSpeed-Chat's DPO hold a frozen copy of the policy; a reference engine's own line counts that engine alone
+		// TRL's GRPO and DeepSpeed-Chat's DPO hold a frozen copy of the policy; a reference engine's own line counts
+		// that engine alone
 		reference := strings.Contains(r.Framework, "TRL") || strings.Contains(r.Model, "reference")
 		offer(&j.RefModel, reference && !strings.Contains(r.Stage, "reference"))
 		method = "full"
@@ -280,21 +293,27 @@ func (r measuredRow) quant(j *job.Job) error {
 		offer(&j.Quant, &job.Quant{Method: "gptq", Bits: bits})
 	default:
 		// fms-acceleration and torchtune quantise the scales too; litgpt says -dq where it does.
-		double := strings.Contains(q, "dq") || strings.Contains(q, "double") || strings.Contains(q, "bitsandbytes") || strings.Contains(q, "torchao")
+		double := strings.Contains(q, "dq") || strings.Contains(q, "double") || strings.Contains(q, "bitsandbytes") ||
+			strings.Contains(q, "torchao")
 		offer(&j.Quant, &job.Quant{Method: "bnb", Bits: 4, Type: "nf4", Double: double, ComputeDtype: "bf16"})
 	}
 	return nil
 }
 
-// targetWords are the names that programs give to the modules of a layer, and the names that they have in transformers' classes.
+// targetWords are the names that programs give to the modules of a layer, and the names that they have in transformers'
+// classes.
 var targetWords = []struct {
 	words   []string
 	modules []string
 }{
-	{[]string{"query", "q_proj", "q", "c_attn", "q,k,v,output_proj"}, []string{"q_proj", "query", "query_key_value", "qkv_proj", "c_attn"}},
-	{[]string{"key", "k_proj", "k", "c_attn", "q,k,v,output_proj"}, []string{"k_proj", "key", "query_key_value", "qkv_proj", "c_attn"}},
-	{[]string{"value", "v_proj", "v", "c_attn", "q,k,v,output_proj"}, []string{"v_proj", "value", "query_key_value", "qkv_proj", "c_attn"}},
-	{[]string{"projection", "o_proj", "o", "output_proj", "c_proj", "q,k,v,output_proj"}, []string{"o_proj", "dense", "out_proj"}},
+	{[]string{"query", "q_proj", "q", "c_attn", "q,k,v,output_proj"},
+		[]string{"q_proj", "query", "query_key_value", "qkv_proj", "c_attn"}},
+	{[]string{"key", "k_proj", "k", "c_attn", "q,k,v,output_proj"},
+		[]string{"k_proj", "key", "query_key_value", "qkv_proj", "c_attn"}},
+	{[]string{"value", "v_proj", "v", "c_attn", "q,k,v,output_proj"},
+		[]string{"v_proj", "value", "query_key_value", "qkv_proj", "c_attn"}},
+	{[]string{"projection", "o_proj", "o", "output_proj", "c_proj", "q,k,v,output_proj"},
+		[]string{"o_proj", "dense", "out_proj"}},
 	{[]string{"mlp", "gate_proj", "gate", "w1"}, []string{"gate_proj", "gate_up_proj"}},
 	{[]string{"mlp", "up_proj", "up", "w2"}, []string{"up_proj", "fc1", "dense_h_to_4h", "c_fc"}},
 	{[]string{"mlp", "down_proj", "down", "c_proj"}, []string{"down_proj", "fc2", "dense_4h_to_h"}},
@@ -319,7 +338,8 @@ func targets(a *model.Architecture, words []string) []string {
 				continue
 			}
 			for _, module := range t.modules {
-				if a.Elements(func(t model.Tensor) bool { return t.Module == module }) > 0 && !slices.Contains(found, module) {
+				if a.Elements(func(t model.Tensor) bool { return t.Module == module }) > 0 &&
+					!slices.Contains(found, module) {
 					found = append(found, module)
 				}
 			}
@@ -328,7 +348,8 @@ func targets(a *model.Architecture, words []string) []string {
 	return found
 }
 
-// precisionWords: dtype of trained weights (or of the frozen base below adapters), compute, whether there is an fp32 master copy.
+// precisionWords: dtype of trained weights (or of the frozen base below adapters), compute, whether there is an fp32
+// master copy.
 var precisionWords = []struct {
 	words, stored, compute string
 	master                 bool
@@ -409,7 +430,8 @@ func (r measuredRow) adapterPrecision(j *job.Job, stored, compute string) {
 	if base != "" {
 		offer(&j.BaseDtype, base)
 	}
-	own := !slices.Contains([]string{"trl", "hf-trainer", "axolotl", "unsloth"}, j.Framework.Value) // PEFT upcasts adapters, the others do not
+	// PEFT upcasts adapters, the others do not
+	own := !slices.Contains([]string{"trl", "hf-trainer", "axolotl", "unsloth"}, j.Framework.Value)
 	switch {
 	case own && stored != "" && !strings.Contains(r.Precision, "adapter weights fp32"):
 		offer(&j.ParamDtype, stored)
@@ -425,8 +447,9 @@ func (r measuredRow) buckets(j *job.Job) error {
 	}
 	ds := deepSpeedDefaults
 	ds.OverlapComm = j.Sharding.Value == "zero3"
-	for name, to := range map[string]*int64{"reduce_bucket_size": &ds.ReduceBucketSize, "allgather_bucket_size": &ds.AllgatherBucketSize,
-		"prefetch_bucket_size": &ds.PrefetchBucketSize} {
+	for name, to := range map[string]*int64{"reduce_bucket_size": &ds.ReduceBucketSize,
+		"allgather_bucket_size": &ds.AllgatherBucketSize,
+		"prefetch_bucket_size":  &ds.PrefetchBucketSize} {
 		if n := r.number(name); n > 0 {
 			*to = n
 		}

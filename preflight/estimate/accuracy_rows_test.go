@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// A measuredRow is one public measurement by a third party, with every setting that its source states. An absent field was not
-// stated. testdata/measured/single.json and sharded.json hold them; confidence says how far the source may be trusted.
+// A measuredRow is one public measurement by a third party, with every setting that its source states. An absent field
+// was not stated. testdata/measured/single.json and sharded.json hold them; confidence says how far the source may be
+// trusted.
 type measuredRow struct {
 	ID     string `json:"id"`
 	Group  string `json:"group"`
@@ -88,8 +89,8 @@ func measuredRows(t testing.TB, file string) []measuredRow {
 	return rows
 }
 
-// heldOut keeps a third of the rows away from tuning: all rows of a run, and all runs that differ only in batch, length or rank of
-// the adapters, are on the same side.
+// heldOut keeps a third of the rows away from tuning: all rows of a run, and all runs that differ only in batch, length
+// or rank of the adapters, are on the same side.
 func (r measuredRow) heldOut() bool {
 	siblings := strings.Join([]string{r.Group, r.Model, r.Method, r.Sharding, r.Quantization}, "|")
 	h := fnv.New32a()
@@ -115,7 +116,8 @@ func (r measuredRow) quantity() string {
 	return ""
 }
 
-// script is an argument of the run's own command line, from what the source prints of it: the arguments, or a sentence that names some.
+// script is an argument of the run's own command line, from what the source prints of it: the arguments, or a sentence
+// that names some.
 func (r measuredRow) script(name string) (string, bool) {
 	var args map[string]any
 	var sentence string

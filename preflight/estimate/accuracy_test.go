@@ -37,12 +37,14 @@ func outcomes(t testing.TB, file string) []outcome {
 	for _, r := range measuredRows(t, file) {
 		main, further, err := r.predict()
 		var why rowError
-		if err != nil && !errors.As(err, &why) && !strings.HasPrefix(err.Error(), "estimate: ") && !strings.Contains(err.Error(), "LoRA") {
+		if err != nil && !errors.As(err, &why) && !strings.HasPrefix(err.Error(), "estimate: ") &&
+			!strings.Contains(err.Error(), "LoRA") {
 			t.Errorf("%s: %v", r.ID, err)
 		}
 		out = append(out, outcome{measuredRow: r, kind: r.quantity(), measured: r.Bytes, predicted: main, err: err})
 		for _, o := range []outcome{
-			{measured: int64(r.Also.FirstStepPeak), predicted: further.firstStep, kind: "allocated", part: "first step"},
+			{measured: int64(r.Also.FirstStepPeak), predicted: further.firstStep, kind: "allocated",
+				part: "first step"},
 			{measured: r.Also.EndBytes, predicted: further.end, kind: "allocated", part: "end of training"},
 			{measured: int64(r.Also.DeviceMiB * mib), predicted: further.device, kind: "device", part: "too"},
 		} {
@@ -64,7 +66,8 @@ func (r measuredRow) input() (Input, error) {
 		return Input{}, rowError("the unit of the printed value is not known")
 	}
 	if !r.statesOnly() && (r.MicroBatch == 0 || len(r.SeqLen) == 0) {
-		return Input{}, rowError("the micro-batch or the sequence length is not stated, and activations are alive at that moment")
+		return Input{}, rowError("the micro-batch or the sequence length is not stated, and activations are alive " +
+			"at that moment")
 	}
 	a, err := r.architecture()
 	if err != nil {
@@ -81,8 +84,10 @@ func (r measuredRow) input() (Input, error) {
 func (r measuredRow) hardware() Hardware {
 	hw := Hardware{Kind: "cuda", Name: r.GPU.Name, Count: min(max(r.GPUs, 1), 8), ContextBytes: -1, NCCLBytes: -1,
 		TotalBytes: int64(r.GPU.GiB * gib)}
-	for _, g := range []struct{ name, cc string }{{"H100", "9.0"}, {"H200", "9.0"}, {"H20", "9.0"}, {"B200", "10.0"}, {"A100", "8.0"}, {"A800", "8.0"},
-		{"4090", "8.9"}, {"4070", "8.9"}, {"L40", "8.9"}, {"L4", "8.9"}, {"3090", "8.6"}, {"A10", "8.6"}, {"A6000", "8.6"}, {"T4", "7.5"}, {"V100", "7.0"}} {
+	for _, g := range []struct{ name, cc string }{{"H100", "9.0"}, {"H200", "9.0"}, {"H20", "9.0"}, {"B200", "10.0"},
+		{"A100", "8.0"}, {"A800", "8.0"},
+		{"4090", "8.9"}, {"4070", "8.9"}, {"L40", "8.9"}, {"L4", "8.9"}, {"3090", "8.6"}, {"A10", "8.6"},
+		{"A6000", "8.6"}, {"T4", "7.5"}, {"V100", "7.0"}} {
 		if strings.Contains(r.GPU.Name, g.name) {
 			hw.ComputeCapability = g.cc
 			break
@@ -128,7 +133,8 @@ func (r measuredRow) predict() (bytes int64, further furtherFigures, err error) 
 	}
 	fragmentation, _ := p.fragmentation(peak, largestLogits(moments))
 	peak[Fragmentation], peak[Context] = fragmentation, p.overhead.context
-	return r.ofQuantity(PerGPU{AllocatedBytes: peak.Allocated(), ReservedBytes: peak.Allocated() + fragmentation, DeviceBytes: peak.Sum()}), further, nil
+	return r.ofQuantity(PerGPU{AllocatedBytes: peak.Allocated(), ReservedBytes: peak.Allocated() + fragmentation,
+		DeviceBytes: peak.Sum()}), further, nil
 }
 
 func (r measuredRow) ofQuantity(p PerGPU) int64 {
@@ -157,19 +163,27 @@ func (r measuredRow) pipelineStage(pp int) int {
 	return 0
 }
 
-// momentWords are the words of rows for the moments of a run. Peaks of a run have none; an empty name is a moment without a formula.
+// momentWords are the words of rows for the moments of a run. Peaks of a run have none; an empty name is a moment
+// without a formula.
 var momentWords = []wording{
 	{"after iteration 1 (max allocated equals", betweenSteps}, {"after iteration 1 (model states)", betweenSteps},
-	{"after iteration 1 (1f1b", wholeRun}, {"after iteration 1", firstStep}, {"after iteration 2 (post", betweenSteps}, {"after iteration 2", wholeRun},
+	{"after iteration 1 (1f1b", wholeRun}, {"after iteration 1", firstStep}, {"after iteration 2 (post", betweenSteps},
+	{"after iteration 2", wholeRun},
 	{"between steps", betweenSteps},
 	{"peak of run", wholeRun}, {"steady state", wholeRun},
-	{"peak while creating fp32", fp32PartitionsPeak}, {"after creating fp32", fp32Partitions}, {"before initializing optimizer", fp32Partitions},
+	{"peak while creating fp32", fp32PartitionsPeak}, {"after creating fp32", fp32Partitions},
+	{"before initializing optimizer", fp32Partitions},
 	{"peak while initializing optimizer", optimizerStatesPeak}, {"after initializing optimizer", optimizerStates},
-	{"peak of zero optimizer init", loadPeak}, {"peak between", loadPeak}, {"after initializing zero", initialised}, {"before first forward", initialised},
-	{"initialize beginning", weightsInPlace}, {"before creating fp32", weightsInPlace}, {"after building model", weightsInPlace},
-	{"after parameter partitioning", weightsInPlace}, {"model moved to gpu", weightsInPlace}, {"after configure", weightsInPlace},
-	{"reference model wrapped", weightsInPlace}, {"localddp", gradientBuffer}, {"before adam", gradientBuffer}, {"float16optimizer", initialised},
-	{"after first forward", forwardEnd}, {"peak of first backward", backwardPeak}, {"first backward", ""}, {"after init", ""},
+	{"peak of zero optimizer init", loadPeak}, {"peak between", loadPeak}, {"after initializing zero", initialised},
+	{"before first forward", initialised},
+	{"initialize beginning", weightsInPlace}, {"before creating fp32", weightsInPlace},
+	{"after building model", weightsInPlace},
+	{"after parameter partitioning", weightsInPlace}, {"model moved to gpu", weightsInPlace},
+	{"after configure", weightsInPlace},
+	{"reference model wrapped", weightsInPlace}, {"localddp", gradientBuffer}, {"before adam", gradientBuffer},
+	{"float16optimizer", initialised},
+	{"after first forward", forwardEnd}, {"peak of first backward", backwardPeak}, {"first backward", ""},
+	{"after init", ""},
 	{"training loop of step 0", firstStep}, {"training loop", wholeRun},
 }
 
@@ -202,7 +216,8 @@ func at(moments []moment, name string) (Components, bool) {
 	found := false
 	for _, m := range moments {
 		c := m.at
-		if (name == firstStep || name == backwardPeak || name == forwardEnd) && (m.stage == Forward || m.stage == Backward) {
+		if (name == firstStep || name == backwardPeak || name == forwardEnd) &&
+			(m.stage == Forward || m.stage == Backward) {
 			c[Optimizer] = 0
 		}
 		var match bool
@@ -284,7 +299,8 @@ func logTable(t *testing.T, title string, list []outcome, by func(outcome) strin
 		sorted = append(sorted, name)
 	}
 	slices.Sort(sorted)
-	t.Logf("%-62s %s   held out %s", title, "   n   median     mean      p90    worst", "   n   median     mean      p90    worst")
+	t.Logf("%-62s %s   held out %s", title, "   n   median     mean      p90    worst",
+		"   n   median     mean      p90    worst")
 	for _, name := range sorted {
 		t.Logf("%-62s %s            %s", name,
 			summaryOf(list, func(o outcome) bool { return by(o) == name && !o.heldOut() }),
@@ -299,7 +315,8 @@ func TestAccuracy(t *testing.T) {
 	for _, file := range []string{"single.json", "sharded.json"} {
 		list := outcomes(t, file)
 		logTable(t, file+": all rows", list, func(o outcome) string {
-			return fmt.Sprintf("%s | %s | %s | %s", o.Group, o.methodName(), strings.TrimSpace(o.kind+" "+o.part), o.Confidence)
+			return fmt.Sprintf("%s | %s | %s | %s", o.Group, o.methodName(), strings.TrimSpace(o.kind+" "+o.part),
+				o.Confidence)
 		})
 		logTable(t, file+": high confidence", list, func(o outcome) string {
 			if !o.high() {
@@ -309,17 +326,22 @@ func TestAccuracy(t *testing.T) {
 		})
 		logMisses(t, list)
 		logNotEstimated(t, list)
-		high := summaryOf(list, func(o outcome) bool { return o.high() && o.kind == "allocated" && o.part != "end of training" })
+		high := summaryOf(list, func(o outcome) bool {
+			return o.high() && o.kind == "allocated" &&
+				o.part != "end of training"
+		})
 		t.Logf("%s: high-confidence allocated memory, all rows: %s", file, high)
 		bar := accuracyBars[file]
 		if high.n < bar.rows || high.median > bar.median || high.p90 > bar.p90 {
-			t.Errorf("%s: %d rows, median %.1f %%, 90th percentile %.1f %%: want at least %d rows, at most %.1f and %.1f", file, high.n, high.median,
+			t.Errorf("%s: %d rows, median %.1f %%, 90th percentile %.1f %%: want at least %d rows, at most %.1f and "+
+				"%.1f", file, high.n, high.median,
 				high.p90, bar.rows, bar.median, bar.p90)
 		}
 	}
 }
 
-// Every row of high confidence whose allocated memory is missed by more than 15 % has its reason in ACCURACY.md, or says "not explained".
+// Every row of high confidence whose allocated memory is missed by more than 15 % has its reason in ACCURACY.md, or
+// says "not explained".
 func TestAccuracyExplainsEveryMiss(t *testing.T) {
 	page, err := os.ReadFile("ACCURACY.md")
 	if err != nil {
@@ -327,14 +349,16 @@ func TestAccuracyExplainsEveryMiss(t *testing.T) {
 	}
 	for _, file := range []string{"single.json", "sharded.json"} {
 		for _, o := range outcomes(t, file) {
-			if o.err == nil && o.high() && o.kind == "allocated" && math.Abs(o.percent()) > 15 && !strings.Contains(string(page), "| "+o.ID+" |") {
+			if o.err == nil && o.high() && o.kind == "allocated" && math.Abs(o.percent()) > 15 &&
+				!strings.Contains(string(page), "| "+o.ID+" |") {
 				t.Errorf("%s misses by %+.1f %% and is not in ACCURACY.md", o.ID, o.percent())
 			}
 		}
 	}
 }
 
-// accuracyBars is what predictions of allocated memory must reach on the rows of high confidence; rows are how many must be predicted.
+// accuracyBars is what predictions of allocated memory must reach on the rows of high confidence; rows are how many
+// must be predicted.
 var accuracyBars = map[string]struct {
 	rows        int
 	median, p90 float64
@@ -348,7 +372,8 @@ func logMisses(t *testing.T, list []outcome) {
 	t.Helper()
 	for _, o := range list {
 		if o.err == nil && math.Abs(o.percent()) > 15 {
-			t.Logf("miss %+6.1f %%  %-52s %-6s %-9s predicted %7.2f GB, measured %7.2f GB  %s %s", o.percent(), o.ID, o.Confidence, o.kind,
+			t.Logf("miss %+6.1f %%  %-52s %-6s %-9s predicted %7.2f GB, measured %7.2f GB  %s %s", o.percent(), o.ID,
+				o.Confidence, o.kind,
 				float64(o.predicted)/gb, float64(o.measured)/gb, o.Stage, o.part)
 		}
 	}

@@ -18,21 +18,28 @@ type block struct {
 	*rank
 	*graph
 	tokens, h, q, kv, i, heads, kvHeads int64 // widths in elements per token
-	c, w, stream                        int64 // bytes of what matrix products put out, of plain weights, and of the residual stream
-	trainable                           bool
-	keepsInputs                         bool // matrix products keep their input: for the weight's gradient, or for no good reason
-	quirk                               model.Quirks
-	elements                            map[model.Part]int64   // weight elements by part, of those whose gradient has not appeared yet
-	lowRank                             map[model.Part]adapter // LoRA by part
-	branches                            map[*tensor]*tensor    // inputs of adapters, where modules share one
-	fusedQKV                            bool                   // q, k and v come out of one product
-	compiled                            bool                   // torch.compile has fused what stands between matrix products
-	dense                               bool                   // this layer of a mixture of experts has one MLP for all tokens
-	autocast                            bool
-	kind                                string    // of attention
-	returned                            []*tensor // attention's probabilities, which a variable of the layer holds until its end
-	keys                                int64     // positions that attention reads, where they are not the sequence's own
-	hidden                              *tensor   // the last hidden state
+	// bytes of what matrix products put out, of plain weights, and of the residual stream
+	c, w, stream int64
+	trainable    bool
+	// matrix products keep their input: for the weight's gradient, or for no good reason
+	keepsInputs bool
+	quirk       model.Quirks
+	// weight elements by part, of those whose gradient has not appeared yet
+	elements map[model.Part]int64
+	lowRank  map[model.Part]adapter // LoRA by part
+	branches map[*tensor]*tensor    // inputs of adapters, where modules share one
+	fusedQKV bool                   // q, k and v come out of one product
+	// torch.compile has fused what stands between matrix products
+	compiled bool
+	// this layer of a mixture of experts has one MLP for all tokens
+	dense    bool
+	autocast bool
+	kind     string // of attention
+	// attention's probabilities, which a variable of the layer holds until its end
+	returned []*tensor
+	// positions that attention reads, where they are not the sequence's own
+	keys   int64
+	hidden *tensor // the last hidden state
 }
 
 func (r *rank) block() *block { return r.blockOf(false) }
@@ -52,9 +59,11 @@ func (r *rank) blockOf(dense bool) *block {
 	if r.sequenceParallel {
 		h = ceilDiv(h, r.tp)
 	}
-	b := &block{rank: r, tokens: r.tokens(), h: h, q: heads * d, kv: kvHeads * d, i: ceilDiv(a.Intermediate, r.tp), heads: heads, kvHeads: kvHeads,
+	b := &block{rank: r, tokens: r.tokens(), h: h, q: heads * d, kv: kvHeads * d, i: ceilDiv(a.Intermediate, r.tp),
+		heads: heads, kvHeads: kvHeads,
 		c: r.precision.compute, w: r.precision.unsharded(), stream: r.precision.stream, trainable: !r.adapters(),
-		quirk: a.Facts.Quirks, elements: map[model.Part]int64{}, lowRank: map[model.Part]adapter{}, branches: map[*tensor]*tensor{}, autocast: r.precision.autocast, kind: r.attention, compiled: r.compiled()}
+		quirk: a.Facts.Quirks, elements: map[model.Part]int64{}, lowRank: map[model.Part]adapter{},
+		branches: map[*tensor]*tensor{}, autocast: r.precision.autocast, kind: r.attention, compiled: r.compiled()}
 	b.keepsInputs = b.trainable || r.keepsFrozenInputs()
 	if b.autocast && (a.PostNorm || a.NormKind == "layer" && b.embeddingNorm() > 0) {
 		b.stream = 4 // autocast's LayerNorm puts out fp32, whatever the weights are
@@ -197,8 +206,9 @@ func (b *block) feedForward(x *tensor, width int64) *tensor {
 	return b.linear(y, b.h, model.PartDown)
 }
 
-// experts sends each token to some of the experts, as transformers 5 does by default: sorted copies of the tokens, grouped matrix products
-// and a weighted sum (integrations/moe.py). The grouped product is not on autocast's list: it works in the weights' dtype.
+// experts sends each token to some of the experts, as transformers 5 does by default: sorted copies of the tokens,
+// grouped matrix products and a weighted sum (integrations/moe.py). The grouped product is not on autocast's list: it
+// works in the weights' dtype.
 func (b *block) experts(x *tensor) *tensor {
 	if b.quirk.EveryExpert {
 		return b.everyExpert(x)
@@ -212,7 +222,8 @@ func (b *block) experts(x *tensor) *tensor {
 		in = b.cast(x, 4)
 	}
 	scores := b.routerProduct(in)
-	probabilities := b.add(op{name: "router", in: []*tensor{scores}, extra: 4 * b.tokens * a.Experts, temp: 4 * b.tokens * a.Experts}, b.tokens*a.Experts, 4)
+	probabilities := b.add(op{name: "router", in: []*tensor{scores}, extra: 4 * b.tokens * a.Experts,
+		temp: 4 * b.tokens * a.Experts}, b.tokens*a.Experts, 4)
 	chosen := b.add(op{name: "router", in: []*tensor{probabilities}, extra: 16 * routed}, routed, 4)
 
 	if b.quirk.Weights16 {
@@ -227,7 +238,8 @@ func (b *block) experts(x *tensor) *tensor {
 	own.autocast = false
 	copies := b.add(op{name: "gather", in: []*tensor{x}, extra: 8 * routed}, routed*b.h, x.width)
 	copies = b.cast(copies, b.w)
-	up := b.expertProduct(&own, copies, routed, 2*width, weights*2/3, model.PartExpertGateUp, model.PartExpertGate, model.PartExpertUp)
+	up := b.expertProduct(&own, copies, routed, 2*width, weights*2/3, model.PartExpertGateUp, model.PartExpertGate,
+		model.PartExpertUp)
 	parts := b.split(up, routed*width, routed*width)
 	y := b.expertGate(parts[0], parts[1])
 	y = b.expertProduct(&own, b.cast(y, b.w), routed, b.h, weights-weights*2/3, model.PartExpertDown)
@@ -269,7 +281,8 @@ func (b *block) sharedExpert(x *tensor) *tensor {
 	}
 	open := b.linear(x, 1, model.PartSharedGate)
 	open = b.add(op{name: "activation", in: []*tensor{open}, extra: open.bytes()}, open.n, open.width)
-	return b.add(op{name: "product", in: []*tensor{open, shared}, saves: []*tensor{shared}, temp: shared.bytes()}, shared.n, shared.width)
+	return b.add(op{name: "product", in: []*tensor{open, shared}, saves: []*tensor{shared}, temp: shared.bytes()},
+		shared.n, shared.width)
 }
 
 // expertWidth is the intermediate size of one routed expert, from the stacked weights [experts, 2 x width, hidden].
@@ -282,7 +295,8 @@ func (b *block) expertWidth() int64 {
 	return b.i
 }
 
-// ending builds what follows the layers: the last norm, the transformation in front of a masked language model's head, and the head.
+// ending builds what follows the layers: the last norm, the transformation in front of a masked language model's head,
+// and the head.
 func (b *block) ending() *graph {
 	b.graph = newGraph(b.tokens*b.h, b.output.width)
 	x := b.input

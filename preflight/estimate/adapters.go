@@ -48,15 +48,16 @@ func (r *rank) adapted() []weight {
 	return out
 }
 
-// adapterWeights are the matrices A [r, in] and B [out, r] of every adapted module, DoRA's magnitudes, biases that are trained too, and
-// the trainable copies of modules_to_save.
+// adapterWeights are the matrices A [r, in] and B [out, r] of every adapted module, DoRA's magnitudes, biases that are
+// trained too, and the trainable copies of modules_to_save.
 func (r *rank) adapterWeights() []weight {
 	if r.weightsOnly {
 		return nil
 	}
 	if !r.sized() {
 		n := max(r.base[0].elements/200, 1)
-		return []weight{{unit: layerUnit, repeat: 1, elements: n, shapeless: true, Tensor: model.Tensor{Role: model.Linear}}}
+		return []weight{{unit: layerUnit, repeat: 1, elements: n, shapeless: true,
+			Tensor: model.Tensor{Role: model.Linear}}}
 	}
 	var out []weight
 	add := func(w weight, role model.Role, shape ...int64) {
@@ -85,8 +86,8 @@ func (r *rank) adapterWeights() []weight {
 	return append(out, r.savedModules()...)
 }
 
-// rankOfModule is the module's own rank in rank_pattern, whose keys PEFT takes as the ends of full names (get_pattern_key in
-// peft/utils/other.py), or that of all.
+// rankOfModule is the module's own rank in rank_pattern, whose keys PEFT takes as the ends of full names
+// (get_pattern_key in peft/utils/other.py), or that of all.
 func (r *rank) rankOfModule(path string) int64 {
 	for key, rank := range r.lora.RankPattern {
 		pattern, err := regexp.Compile(`^(?:.*\.)?(?:` + key + `)$`)
@@ -109,8 +110,8 @@ func (r *rank) trainedBiases(modules []weight) []weight {
 	return out
 }
 
-// savedModules are the copies that PEFT trains whole. They keep the dtype of what they copy (ModulesToSaveWrapper in peft/utils/other.py),
-// whatever the adapters have.
+// savedModules are the copies that PEFT trains whole. They keep the dtype of what they copy (ModulesToSaveWrapper in
+// peft/utils/other.py), whatever the adapters have.
 func (r *rank) savedModules() []weight {
 	var out []weight
 	for _, t := range r.arch.SavedWeights(r.lora.ModulesToSave) {
@@ -123,8 +124,9 @@ func (r *rank) savedModules() []weight {
 	return out
 }
 
-// magnitude is DoRA's part of an adapted module: both the module's result and the adapter's are scaled by a trained vector, so both are kept.
-// With dropout the module runs a second time on what dropout left, and the copy of its weight is kept for that (peft/tuners/lora/dora.py).
+// magnitude is DoRA's part of an adapted module: both the module's result and the adapter's are scaled by a trained
+// vector, so both are kept. With dropout the module runs a second time on what dropout left, and the copy of its weight
+// is kept for that (peft/tuners/lora/dora.py).
 func (b *block) magnitude(y, branch *tensor, a adapter) *tensor {
 	o := op{name: "magnitude", in: []*tensor{y, branch}, saves: []*tensor{y, branch}, grads: b.precision.grad * a.out}
 	if b.lora.Dropout > 0 {

@@ -27,7 +27,8 @@ func (b *block) project(x *tensor) (q, k, v *tensor) {
 		return b.projectLatent(x)
 	}
 	if b.fusedQKV {
-		parts := b.split(b.linear(x, b.q+2*b.kv, model.PartQKV, model.PartQ, model.PartK, model.PartV), b.tokens*b.q, b.tokens*b.kv, b.tokens*b.kv)
+		parts := b.split(b.linear(x, b.q+2*b.kv, model.PartQKV, model.PartQ, model.PartK, model.PartV), b.tokens*b.q,
+			b.tokens*b.kv, b.tokens*b.kv)
 		q, k, v = parts[0], parts[1], parts[2]
 		if b.quirk.CopiesHeads {
 			v = b.copied(v)
@@ -56,8 +57,8 @@ func (b *block) project(x *tensor) (q, k, v *tensor) {
 	return q, k, v
 }
 
-// projectLatent is multi-head latent attention as it is trained: keys and values are expanded from a latent to all heads, and one rotated
-// key part is copied to every head (modeling_deepseek_v3.py).
+// projectLatent is multi-head latent attention as it is trained: keys and values are expanded from a latent to all
+// heads, and one rotated key part is copied to every head (modeling_deepseek_v3.py).
 func (b *block) projectLatent(x *tensor) (q, k, v *tensor) {
 	a := b.arch
 	nope, rope := b.tokens*b.heads*a.NopeDim, b.tokens*b.heads*a.RopeDim
@@ -104,7 +105,8 @@ func (b *block) core(q, k, v *tensor) *tensor {
 	grouped := b.kvHeads < b.heads
 	masked := (b.padded() || b.quirk.AlwaysMasked) && b.kind == "sdpa"
 	eager := b.eager()
-	if grouped && (b.traits.OwnModels || b.quirk.ExpandsHeads && b.kvHeads > 1 || masked && b.kvHeads > 1 || eager && (b.kvHeads > 1 || b.batch > 1)) {
+	if grouped && (b.traits.OwnModels || b.quirk.ExpandsHeads && b.kvHeads > 1 || masked && b.kvHeads > 1 ||
+		eager && (b.kvHeads > 1 || b.batch > 1)) {
 		k, v = b.repeated(k), b.repeated(v) // a single head in a batch of one expands as a view
 	}
 	if eager {
@@ -116,9 +118,11 @@ func (b *block) core(q, k, v *tensor) *tensor {
 	}
 	width := q.width
 	out := &tensor{n: b.tokens * b.valueWidth(), width: width}
-	o := op{name: "core", in: []*tensor{q, k, v}, out: []*tensor{out}, saves: []*tensor{q, k, v, out}, extra: 4 * b.tokens * b.heads}
+	o := op{name: "core", in: []*tensor{q, k, v}, out: []*tensor{out}, saves: []*tensor{q, k, v, out},
+		extra: 4 * b.tokens * b.heads}
 	switch {
-	case b.arch.PositionBias && b.kind == "sdpa": // bias and mask in one (integrations/sdpa_attention.py: create_position_bias_mask)
+	// bias and mask in one (integrations/sdpa_attention.py: create_position_bias_mask)
+	case b.arch.PositionBias && b.kind == "sdpa":
 		if b.keys == 0 { // across stacks the bias is zeros that all layers share
 			o.extra += width * b.heads * b.seq * b.seq
 		}
@@ -131,28 +135,33 @@ func (b *block) core(q, k, v *tensor) *tensor {
 		o.extra += mask
 	}
 	b.ops = append(b.ops, o)
-	if b.quirk.BothOrders && !b.liger.Rope && !b.compiled && (b.cpu() || !masked && b.c < 4) { // memory-efficient attention has an order of its own
+	// memory-efficient attention has an order of its own
+	if b.quirk.BothOrders && !b.liger.Rope && !b.compiled && (b.cpu() || !masked && b.c < 4) {
 		return b.copied(out)
 	}
 	return out
 }
 
-// unfused says that scaled_dot_product_attention finds no fused kernel for what it is given: among CUDA's only FlashAttention takes heads that
-// share keys, and it wants 16 bits and no mask; none takes tensors that would have to be broadcast
-// (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp). Seen on an H200 with torch 2.11 (testdata/measured_gpu.json).
+// unfused says that scaled_dot_product_attention finds no fused kernel for what it is given: among CUDA's only
+// FlashAttention takes heads that share keys, and it wants 16 bits and no mask; none takes tensors that would have to
+// be broadcast (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp). Seen on an H200 with torch 2.11
+// (testdata/measured_gpu.json).
 func (b *block) unfused(q *tensor, grouped, masked bool) bool {
-	return b.kind == "sdpa" && !b.cpu() && !b.compiled && (grouped && (q.width >= 4 || b.quirk.Broadcasts && masked) || b.permutedBias())
+	return b.kind == "sdpa" && !b.cpu() && !b.compiled &&
+		(grouped && (q.width >= 4 || b.quirk.Broadcasts && masked) || b.permutedBias())
 }
 
-// permutedBias says that the mask has the heads as its last dimension in memory, which no fused kernel reads (check_last_dim_stride_equals_1_dense in
-// aten/src/ATen/native/transformers/sdp_utils_cpp.h): T5's own bias comes out of an embedding so, and transformers hands it over as it is before 5.20
-// (integrations/sdpa_attention.py: create_position_bias_mask). The zeros of attention across stacks are contiguous.
+// permutedBias says that the mask has the heads as its last dimension in memory, which no fused kernel reads
+// (check_last_dim_stride_equals_1_dense in aten/src/ATen/native/transformers/sdp_utils_cpp.h): T5's own bias comes out
+// of an embedding so, and transformers hands it over as it is before 5.20 (integrations/sdpa_attention.py:
+// create_position_bias_mask). The zeros of attention across stacks are contiguous.
 func (b *block) permutedBias() bool {
 	return b.arch.PositionBias && b.keys == 0 && b.older("transformers", 5, 20)
 }
 
-// mathCore is attention as PyTorch computes it without a fused kernel (aten/src/ATen/native/transformers/attention.cpp): in fp32, with keys and values
-// repeated for every head, and with scores and probabilities as tensors.
+// mathCore is attention as PyTorch computes it without a fused kernel
+// (aten/src/ATen/native/transformers/attention.cpp): in fp32, with keys and values repeated for every head, and with
+// scores and probabilities as tensors.
 func (b *block) mathCore(q, k, v *tensor) *tensor {
 	dtype := q.width
 	q, k, v = b.cast(q, 4), b.cast(k, 4), b.cast(v, 4)
@@ -228,7 +237,8 @@ func (b *block) eagerCore(q, k, v *tensor, named []*tensor) *tensor {
 		return b.sinkProbabilities(scores, v)
 	}
 	if b.quirk.ClampsScores {
-		scores = b.add(op{name: "core", in: []*tensor{scores}, saves: []*tensor{scores}, temp: (2*scores.width + 2) * n}, n, scores.width)
+		scores = b.add(op{name: "core", in: []*tensor{scores}, saves: []*tensor{scores},
+			temp: (2*scores.width + 2) * n}, n, scores.width)
 	}
 	width := int64(4)
 	if b.quirk.Softmax16 && !b.precision.autocast {
@@ -246,12 +256,13 @@ func (b *block) eagerCore(q, k, v *tensor, named []*tensor) *tensor {
 	probs = b.dropout(probs, b.arch.AttentionDropout)
 	b.returned = append(b.returned, probs)
 	probs, v = b.lowered(probs), b.lowered(v)
-	out := b.add(op{name: "core", in: []*tensor{probs, v}, saves: []*tensor{probs, v}}, b.tokens*b.valueWidth(), v.width)
+	out := b.add(op{name: "core", in: []*tensor{probs, v}, saves: []*tensor{probs, v}}, b.tokens*b.valueWidth(),
+		v.width)
 	return b.copied(out)
 }
 
-// sinkProbabilities is the softmax over scores and a sink, joined and lowered by their maximum, and the product with v of all but the sink's column
-// (eager_attention_forward in transformers/models/gpt_oss).
+// sinkProbabilities is the softmax over scores and a sink, joined and lowered by their maximum, and the product with v
+// of all but the sink's column (eager_attention_forward in transformers/models/gpt_oss).
 func (b *block) sinkProbabilities(scores, v *tensor) *tensor {
 	joined := b.scaled(b.copied(scores))
 	probs := b.add(op{name: "core", in: []*tensor{joined}}, joined.n, joined.width)
@@ -260,5 +271,6 @@ func (b *block) sinkProbabilities(scores, v *tensor) *tensor {
 	probs = b.dropout(probs, b.arch.AttentionDropout)
 	b.returned = append(b.returned, probs)
 	probs, v = b.lowered(probs), b.lowered(v)
-	return b.copied(b.add(op{name: "core", in: []*tensor{probs, v}, saves: []*tensor{probs, v}}, b.tokens*b.valueWidth(), v.width))
+	return b.copied(b.add(op{name: "core", in: []*tensor{probs, v}, saves: []*tensor{probs, v}},
+		b.tokens*b.valueWidth(), v.width))
 }

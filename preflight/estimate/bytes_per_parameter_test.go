@@ -38,8 +38,9 @@ func zero(stage string, gpus int, version, optimizer string) Input {
 	})
 }
 
-// What see_memory_usage of DeepSpeed printed, as bytes a parameter of the rank's partition (ZeRO-3: 0.16.9 on 4 GPUs, Qwen2.5-1.5B; 0.3.17,
-// 52B), or of the model (ZeRO-1: 0.5.4 and 0.15.1 on 4 GPUs, GPT-2): testdata/measured/sharded.json, lfq15-z3-*, bigsci-z3-*, gpt2-z1-*.
+// What see_memory_usage of DeepSpeed printed, as bytes a parameter of the rank's partition (ZeRO-3: 0.16.9 on 4 GPUs,
+// Qwen2.5-1.5B; 0.3.17, 52B), or of the model (ZeRO-1: 0.5.4 and 0.15.1 on 4 GPUs, GPT-2):
+// testdata/measured/sharded.json, lfq15-z3-*, bigsci-z3-*, gpt2-z1-*.
 func TestZeROBytesPerParameterByMoment(t *testing.T) {
 	tests := []struct {
 		stage, version, optimizer, moment string
@@ -74,7 +75,8 @@ func TestZeROBytesPerParameterByMoment(t *testing.T) {
 	}
 }
 
-// workspacesPerParameter is the cuBLAS workspaces that are there between steps, for each parameter of a partition of four.
+// workspacesPerParameter is the cuBLAS workspaces that are there between steps, for each parameter of a partition of
+// four.
 func workspacesPerParameter(moment string, in Input) float64 {
 	if moment != betweenSteps {
 		return 0
@@ -95,24 +97,29 @@ func megatron(t *testing.T, edit func(*job.Job)) Input {
 
 // pretrained is what is read of Megatron-LM's command line for a model of 32 layers.
 func pretrained(options ...string) *job.Job {
-	command := []string{"torchrun", "--nproc-per-node", "8", "pretrain_gpt.py", "--num-layers", "32", "--hidden-size", "4096",
+	command := []string{"torchrun", "--nproc-per-node", "8", "pretrain_gpt.py", "--num-layers", "32", "--hidden-size",
+		"4096",
 		"--num-attention-heads", "32", "--micro-batch-size", "1"}
 	return job.Read(job.Sources{Argv: append(command, options...), GPUs: 8})
 }
 
-// Model states of Megatron in bytes for each parameter on the rank. Distributed optimizer: 2 weights, 4 gradient buffer, (4 + 8) / N; DDP:
-// all 18 on every rank; fp16 with an fp16 buffer: 2 + 2 + 4 + 4 + 8. Seen: 12.00 to 12.06 for N = 2 (Llama-2-7B PP4, GPT 7B TP4), 6.06 for
-// N = 252, 18.1 (Qwen3-4B), 20.00 to 20.06 (bigscience n16 and n32).
+// Model states of Megatron in bytes for each parameter on the rank. Distributed optimizer: 2 weights, 4 gradient
+// buffer, (4 + 8) / N; DDP: all 18 on every rank; fp16 with an fp16 buffer: 2 + 2 + 4 + 4 + 8. Seen: 12.00 to 12.06 for
+// N = 2 (Llama-2-7B PP4, GPT 7B TP4), 6.06 for N = 252, 18.1 (Qwen3-4B), 20.00 to 20.06 (bigscience n16 and n32).
 func TestMegatronBytesPerParameter(t *testing.T) {
 	tests := []struct {
 		name string
 		edit func(*job.Job)
 		want float64
 	}{
-		{"distributed optimizer, 2 ranks", func(j *job.Job) { j.Sharding, j.WorldSize = known("dist-optim"), known(2) }, 6 + 12./2},
-		{"distributed optimizer, PP4, 2 ranks", func(j *job.Job) { j.Sharding, j.WorldSize, j.PP = known("dist-optim"), known(8), known(4) }, 6 + 12./2},
-		{"distributed optimizer over DP x CP", func(j *job.Job) { j.Sharding, j.WorldSize, j.CP = known("dist-optim"), known(8), known(4) }, 6 + 12./8},
-		{"distributed optimizer, 252 ranks", func(j *job.Job) { j.Sharding, j.WorldSize = known("dist-optim"), known(252) }, 6 + 12./252},
+		{"distributed optimizer, 2 ranks", func(j *job.Job) { j.Sharding, j.WorldSize = known("dist-optim"), known(2) },
+			6 + 12./2},
+		{"distributed optimizer, PP4, 2 ranks",
+			func(j *job.Job) { j.Sharding, j.WorldSize, j.PP = known("dist-optim"), known(8), known(4) }, 6 + 12./2},
+		{"distributed optimizer over DP x CP",
+			func(j *job.Job) { j.Sharding, j.WorldSize, j.CP = known("dist-optim"), known(8), known(4) }, 6 + 12./8},
+		{"distributed optimizer, 252 ranks",
+			func(j *job.Job) { j.Sharding, j.WorldSize = known("dist-optim"), known(252) }, 6 + 12./252},
 		{"DDP", func(j *job.Job) { j.Sharding, j.WorldSize = known("ddp"), known(8) }, 18},
 		{"one GPU", func(j *job.Job) { j.Sharding = known("none") }, 18},
 		{"fp16 gradients", func(j *job.Job) {
@@ -135,8 +142,8 @@ func TestMegatronBytesPerParameter(t *testing.T) {
 	}
 }
 
-// Megatron's own lines while it builds a 13B shard: weights 2, the contiguous gradient buffer 4, fp32 master weights 4 bytes a parameter,
-// and nothing for Adam yet (sharded.json, codegeex-*).
+// Megatron's own lines while it builds a 13B shard: weights 2, the contiguous gradient buffer 4, fp32 master weights 4
+// bytes a parameter, and nothing for Adam yet (sharded.json, codegeex-*).
 func TestMegatronConstructionOrder(t *testing.T) {
 	in := megatron(t, func(j *job.Job) {
 		j.Sharding, j.WorldSize, j.Precision, j.ParamDtype = known("ddp"), known(8), known("fp16"), known("fp16")
@@ -149,8 +156,8 @@ func TestMegatronConstructionOrder(t *testing.T) {
 	}
 }
 
-// Adam's states are not there in the first step's passes: the peak of the run is 8 P / N above that of the first step where passes
-// dominate. GPT 7B TP4, N = 2: 4.002 bytes a parameter against 4; PP4: 7.255 GiB against 7.254.
+// Adam's states are not there in the first step's passes: the peak of the run is 8 P / N above that of the first step
+// where passes dominate. GPT 7B TP4, N = 2: 4.002 bytes a parameter against 4; PP4: 7.255 GiB against 7.254.
 func TestFirstStepLacksAdamStates(t *testing.T) {
 	for _, ranks := range []int{2, 8} {
 		in := megatron(t, func(j *job.Job) {
@@ -166,8 +173,8 @@ func TestFirstStepLacksAdamStates(t *testing.T) {
 	}
 }
 
-// 1F1B: stage j of p holds p - j micro-batches. Llama-2-7B on 8 RTX 4090, PP4: 16,869, 12,657 and 8,509 MiB of activations on stages 0 to 2
-// are 4, 3 and 2 times 4,217 to 4,254 MiB.
+// 1F1B: stage j of p holds p - j micro-batches. Llama-2-7B on 8 RTX 4090, PP4: 16,869, 12,657 and 8,509 MiB of
+// activations on stages 0 to 2 are 4, 3 and 2 times 4,217 to 4,254 MiB.
 func TestPipelineLadder(t *testing.T) {
 	in := megatron(t, func(j *job.Job) { j.Sharding, j.WorldSize, j.PP = known("dist-optim"), known(8), known(4) })
 	var one float64
@@ -182,20 +189,23 @@ func TestPipelineLadder(t *testing.T) {
 		}
 	}
 	e := run(t, in)
-	if len(e.Ranks) != 4 || e.Ranks[0].AllocatedBytes <= e.Ranks[2].AllocatedBytes || e.PerGPU.DeviceBytes != max(e.Ranks[0].DeviceBytes, e.Ranks[3].DeviceBytes) {
+	if len(e.Ranks) != 4 || e.Ranks[0].AllocatedBytes <= e.Ranks[2].AllocatedBytes ||
+		e.PerGPU.DeviceBytes != max(e.Ranks[0].DeviceBytes, e.Ranks[3].DeviceBytes) {
 		t.Errorf("ranks %+v, per GPU %+v: want all four, and the worst of them", e.Ranks, e.PerGPU)
 	}
 }
 
-// Interleaved: 2 (p - j - 1) + (v - 1) p + 1 chunks in flight (schedules.py). PP4 with 8 virtual stages and 4 micro-batches: 29 of 32 on the
-// last stage, where 1F1B holds 8; GPT 7B measured 60.7 GB there, which plain 1F1B misses by a quarter.
+// Interleaved: 2 (p - j - 1) + (v - 1) p + 1 chunks in flight (schedules.py). PP4 with 8 virtual stages and 4
+// micro-batches: 29 of 32 on the last stage, where 1F1B holds 8; GPT 7B measured 60.7 GB there, which plain 1F1B misses
+// by a quarter.
 func TestInterleavedScheduleHoldsMoreChunks(t *testing.T) {
 	plain := megatron(t, func(j *job.Job) {
 		j.Sharding, j.WorldSize, j.PP, j.GradAccum = known("dist-optim"), known(8), known(4), known(4)
 	})
 	interleaved := megatron(t, func(j *job.Job) {
 		*j = *plain.Job
-		j.VirtualStages = pretrained("--pipeline-model-parallel-size", "4", "--num-layers-per-virtual-pipeline-stage", "1").VirtualStages
+		j.VirtualStages = pretrained("--pipeline-model-parallel-size", "4", "--num-layers-per-virtual-pipeline-stage",
+			"1").VirtualStages
 	})
 	few, _ := at(momentsOf(t, plain, 3), forwardEnd)
 	many, _ := at(momentsOf(t, interleaved, 3), forwardEnd)
@@ -204,8 +214,8 @@ func TestInterleavedScheduleHoldsMoreChunks(t *testing.T) {
 	}
 }
 
-// An unsharded 16-bit reference model costs 2 bytes a parameter on every GPU: open-r1's GRPO under ZeRO-2 on 7 devices prints 6.57 GiB before
-// the optimizer states, 2 P + 2 P + 4 P / 7 (sharded.json, grpo-policy-z2-*).
+// An unsharded 16-bit reference model costs 2 bytes a parameter on every GPU: open-r1's GRPO under ZeRO-2 on 7 devices
+// prints 6.57 GiB before the optimizer states, 2 P + 2 P + 4 P / 7 (sharded.json, grpo-policy-z2-*).
 func TestReferenceModelCostsItsWeights(t *testing.T) {
 	in := zero("zero2", 7, "0.15.4", "adamw")
 	in.Model = model.FromParams(1_543_714_304)

@@ -14,26 +14,30 @@ type tape struct {
 	every               int64 // if only every so many layers are checkpointed, from the first on; else 0
 	spared              int64 // what the first layer does not keep, because nothing before it is trained
 	keepsInput          bool  // a layer's input is among what the layer itself keeps
-	hidden              int64 // the last hidden state, which the forward pass holds until the loss is there, if nothing keeps it
-	excess              int64 // by how much a layer's forward pass rises above what it keeps
-	trailing            int64 // what the last layer's own variables hold when it ends or, checkpointed, at most
-	outside             int64 // embeddings and inputs
-	final               int64 // last norm and the head's input
-	layer               int64 // gradients of one layer's weights
-	pending             int64 // gradients that wait until backward has left the layers: of what they all read
-	output              int64 // what the other stack reads
-	unread              int64 // what layers keep whose output nothing reads, until the forward pass lets go of it
-	embedding           int64 // what went into the first layer, if the model's code alone keeps it through the forward pass
-	lead                int64 // what is kept behind the embeddings, which backward lets go of before it makes their gradient
-	batch               int64 // the tensors of a micro-batch, among what is outside
-	encoder             *tape // the stack in front, in models that have two
-	dense               *tape // layers without experts in front of those that have them
-	unlike              int64 // what those keep beyond as many of the others, among what is outside
+	// the last hidden state, which the forward pass holds until the loss is there, if nothing keeps it
+	hidden   int64
+	excess   int64 // by how much a layer's forward pass rises above what it keeps
+	trailing int64 // what the last layer's own variables hold when it ends or, checkpointed, at most
+	outside  int64 // embeddings and inputs
+	final    int64 // last norm and the head's input
+	layer    int64 // gradients of one layer's weights
+	pending  int64 // gradients that wait until backward has left the layers: of what they all read
+	output   int64 // what the other stack reads
+	unread   int64 // what layers keep whose output nothing reads, until the forward pass lets go of it
+	// what went into the first layer, if the model's code alone keeps it through the forward pass
+	embedding int64
+	// what is kept behind the embeddings, which backward lets go of before it makes their gradient
+	lead    int64
+	batch   int64 // the tensors of a micro-batch, among what is outside
+	encoder *tape // the stack in front, in models that have two
+	dense   *tape // layers without experts in front of those that have them
+	unlike  int64 // what those keep beyond as many of the others, among what is outside
 }
 
 // tapeOf is a tape of layers like g.
 func (b *block) tapeOf(g *graph) tape {
-	t := tape{steps: g.steps(), layers: max(b.recordedLayers(), 1), input: g.input.bytes(), keepsInput: g.keepsInput(), excess: g.excess()}
+	t := tape{steps: g.steps(), layers: max(b.recordedLayers(), 1), input: g.input.bytes(), keepsInput: g.keepsInput(),
+		excess: g.excess()}
 	t.trailing = max(g.trailing(), t.excess)
 	for _, s := range t.steps {
 		t.layer += s.grads
@@ -134,10 +138,12 @@ func (r *rank) tape() (t tape, ok bool) {
 		top := b.pastFrozen()
 		end := top.ending()
 		t.final, t.hidden = saved(end.steps()), end.unkept(top.hidden)
-		if b.compiled && t.checkpointed > 0 && !r.traits.CompilesLayers { // one graph: the last norm's input is recomputed with the layer
+		// one graph: the last norm's input is recomputed with the layer
+		if b.compiled && t.checkpointed > 0 && !r.traits.CompilesLayers {
 			t.final -= min(end.input.bytes(), t.final)
 		}
-		if b.frozenEmbeddings() && t.checkpointed == 0 && b.embeddingNorm() > 0 && !t.keepsInput { // the model still names what went into the first layer
+		// the model still names what went into the first layer
+		if b.frozenEmbeddings() && t.checkpointed == 0 && b.embeddingNorm() > 0 && !t.keepsInput {
 			t.embedding += t.input
 		}
 	}
@@ -160,14 +166,15 @@ func (r *rank) denseLayers() int64 {
 	return n * r.layers / max(r.arch.Blocks(), 1)
 }
 
-// applyCheckpointing changes what layers keep: nothing but their input (full), every Nth layer so (selective:N), or a choice of
-// operations (selective).
+// applyCheckpointing changes what layers keep: nothing but their input (full), every Nth layer so (selective:N), or a
+// choice of operations (selective).
 func (r *rank) applyCheckpointing(t *tape) {
 	mode, every, _ := strings.Cut(r.checkpointing, ":")
 	switch mode {
 	case "none":
 		if r.job.ActivationOffload.Or(false) {
-			r.notes.assume("activations stay on the GPU", "activation offload without checkpointing has no formula here", true)
+			r.notes.assume("activations stay on the GPU",
+				"activation offload without checkpointing has no formula here", true)
 		}
 	case "full", "offload", "unsloth":
 		t.checkpointed = t.layers
@@ -187,8 +194,9 @@ func (s *scenario) activationsToHost() bool {
 	return mode == "offload" || mode == "unsloth" || mode != "none" && s.job.ActivationOffload.Or(false)
 }
 
-// selective is one of three things: every Nth layer checkpointed; Megatron's, which recomputes core attention; or a policy by
-// operation (torchtitan's), which keeps attention's output and every other matrix product (q, v, gate and down of seven).
+// selective is one of three things: every Nth layer checkpointed; Megatron's, which recomputes core attention; or a
+// policy by operation (torchtitan's), which keeps attention's output and every other matrix product (q, v, gate and
+// down of seven).
 func (r *rank) selective(t *tape, every int64) {
 	b := r.block()
 	switch {
@@ -200,7 +208,8 @@ func (r *rank) selective(t *tape, every int64) {
 	default:
 		t.checkpointed = t.layers
 		t.input += b.tokens * (b.c*(2*b.q+b.kv+b.i+b.h) + 4*b.heads)
-		r.notes.assume("selective checkpointing keeps attention's output and every other matrix product", "torchtitan's policy by operation", true)
+		r.notes.assume("selective checkpointing keeps attention's output and every other matrix product",
+			"torchtitan's policy by operation", true)
 	}
 }
 

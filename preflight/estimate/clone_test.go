@@ -16,13 +16,14 @@ import (
 // cloneWays are jobs whose memory depends on what the weights are for. The targets of "named" are those of all-linear
 // by their names.
 var cloneWays = map[string]string{
-	"full":      "method=full precision=bf16-mixed micro-batch=2",
-	"kept":      "method=full precision=bf16 micro-batch=2 checkpointing=full attention=eager",
-	"all":       "method=lora precision=bf16 lora-r=16 lora-targets=all-linear micro-batch=4 attention=eager",
-	"named":     "method=lora precision=bf16 lora-r=16 lora-dropout=0.1 micro-batch=4",
-	"quantised": "method=qlora quant=nf4-dq precision=bf16 optimizer=paged_adamw_8bit lora-r=8 lora-targets=all-linear micro-batch=1",
-	"liger":     "method=full precision=bf16 micro-batch=2 layer-kernels=liger",
-	"old":       "method=lora precision=bf16 lora-r=16 lora-targets=all-linear micro-batch=2 transformers=4.51.3",
+	"full":  "method=full precision=bf16-mixed micro-batch=2",
+	"kept":  "method=full precision=bf16 micro-batch=2 checkpointing=full attention=eager",
+	"all":   "method=lora precision=bf16 lora-r=16 lora-targets=all-linear micro-batch=4 attention=eager",
+	"named": "method=lora precision=bf16 lora-r=16 lora-dropout=0.1 micro-batch=4",
+	"quantised": "method=qlora quant=nf4-dq precision=bf16 optimizer=paged_adamw_8bit lora-r=8 " +
+		"lora-targets=all-linear micro-batch=1",
+	"liger": "method=full precision=bf16 micro-batch=2 layer-kernels=liger",
+	"old":   "method=lora precision=bf16 lora-r=16 lora-targets=all-linear micro-batch=2 transformers=4.51.3",
 }
 
 // allConfigs are the config.json files whose weights preflight/model's tests count.
@@ -210,7 +211,8 @@ func cloneInput(path, words string, named bool) (Input, error) {
 		flags["lora-targets"] = strings.Join(linearNames(a), ",")
 	}
 	j := job.Read(job.Sources{Flags: flags, Versions: versions, GPUs: 1})
-	gpu := Hardware{Kind: "cuda", TotalBytes: 80 * gb, Count: 1, ContextBytes: -1, NCCLBytes: -1, ComputeCapability: "9.0"}
+	gpu := Hardware{Kind: "cuda", TotalBytes: 80 * gb, Count: 1, ContextBytes: -1, NCCLBytes: -1,
+		ComputeCapability: "9.0"}
 	in := Input{Job: j, Model: j.Architecture, Hardware: gpu, Options: DefaultOptions()}
 	if j.Architecture == nil {
 		return in, fmt.Errorf("no architecture: %v", j.Problems)

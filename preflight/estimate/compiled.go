@@ -1,9 +1,9 @@
 package estimate
 
-// What torch.compile keeps for backward instead of what eager code does. Its partitioner cuts the joint graph where the fewest bytes
-// cross (torch/_functorch/partitioners.py: min_cut_rematerialization_partition): results of matrix products and of attention cross, and so
-// do sums and what products read; everything between two of them is computed again in backward, inside one kernel. lab/compiled.py shows
-// the cut, testdata/simulated_compiled.json holds it.
+// What torch.compile keeps for backward instead of what eager code does. Its partitioner cuts the joint graph where the
+// fewest bytes cross (torch/_functorch/partitioners.py: min_cut_rematerialization_partition): results of matrix
+// products and of attention cross, and so do sums and what products read; everything between two of them is computed
+// again in backward, inside one kernel. lab/compiled.py shows the cut, testdata/simulated_compiled.json holds it.
 
 // compiled says that the layers and the loss run as compiled code.
 func (s *scenario) compiled() bool { return s.job.Compile.Or(false) }
@@ -25,14 +25,16 @@ func (b *block) compiledActivation(x *tensor) *tensor {
 	return b.add(op{name: "activation", in: []*tensor{x}, saves: []*tensor{x}}, x.n, x.width)
 }
 
-// compiledProbabilities is the end of attention that is not fused otherwise: scores and probabilities are kept in the products' dtype, with
-// two fp32 statistics a row.
+// compiledProbabilities is the end of attention that is not fused otherwise: scores and probabilities are kept in the
+// products' dtype, with two fp32 statistics a row.
 func (b *block) compiledProbabilities(scores, v *tensor) *tensor {
 	rows := b.tokens * b.heads
-	probs := b.add(op{name: "core", in: []*tensor{scores}, saves: []*tensor{scores}, extra: 8 * rows}, scores.n, v.width)
+	probs := b.add(op{name: "core", in: []*tensor{scores}, saves: []*tensor{scores}, extra: 8 * rows}, scores.n,
+		v.width)
 	probs = b.dropout(probs, b.arch.AttentionDropout)
 	probs, v = b.lowered(probs), b.lowered(v)
-	out := b.add(op{name: "core", in: []*tensor{probs, v}, saves: []*tensor{probs, v}}, b.tokens*b.valueWidth(), v.width)
+	out := b.add(op{name: "core", in: []*tensor{probs, v}, saves: []*tensor{probs, v}}, b.tokens*b.valueWidth(),
+		v.width)
 	return b.copied(out)
 }
 
@@ -42,8 +44,8 @@ func (s *scenario) compilesLoss() bool {
 	return s.compiled() && (since.Package == "" || !s.older(since.Package, since.Version...))
 }
 
-// compiledLoss is the memory of a loss over that many logits. They are widened to fp32 inside the kernels that reduce them, and backward
-// makes their gradient beside them.
+// compiledLoss is the memory of a loss over that many logits. They are widened to fp32 inside the kernels that reduce
+// them, and backward makes their gradient beside them.
 func (r *rank) compiledLoss(entries int64) lossMemory {
 	logits := r.precision.compute * entries
 	l := lossMemory{forward: logits, backward: 2 * logits, gradient: logits}

@@ -76,8 +76,8 @@ func (c Components) MarshalJSON() ([]byte, error) {
 	return append(buf, '}'), nil
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote. Absent components are zero; names that this version does not know are ignored,
-// because documents only ever gain fields.
+// UnmarshalJSON reads what MarshalJSON wrote. Absent components are zero; names that this version does not know are
+// ignored, because documents only ever gain fields.
 func (c *Components) UnmarshalJSON(data []byte) error {
 	if bytes.Equal(bytes.TrimSpace(data), []byte("null")) {
 		return nil

@@ -22,8 +22,9 @@ func (m *builder) construction() []moment {
 	case m.zero():
 		return append(out, m.zeroConstruction(c)...)
 	case m.megatron():
-		// DistributedDataParallel allocates its contiguous buffer, then the optimizer copies fp32 master weights; Adam's states come
-		// with the first step (Megatron's own log lines of a 13B shard: 2, then 6, then 10 bytes a parameter).
+		// DistributedDataParallel allocates its contiguous buffer, then the optimizer copies fp32 master weights;
+		// Adam's states come with the first step (Megatron's own log lines of a 13B shard: 2, then 6, then 10 bytes a
+		// parameter).
 		c[Gradients] = m.layout.grads
 		out = append(out, moment{ModelLoad, gradientBuffer, c})
 		c[MasterWeights] = m.layout.master
@@ -35,9 +36,9 @@ func (m *builder) construction() []moment {
 	return append(out, moment{ModelLoad, initialised, c})
 }
 
-// zeroConstruction is DeepSpeed's optimizer constructor. Up to 0.13.1 it ran a dummy step, so that Adam's states exist after it; from
-// 0.13.2 on (pull request 5104) they appear at the first real step, and only the fp32 gradients of that dummy step remain as a
-// temporary. Printed by see_memory_usage of 0.3.17, 0.5.4, 0.15.1, 0.15.4 and 0.16.9.
+// zeroConstruction is DeepSpeed's optimizer constructor. Up to 0.13.1 it ran a dummy step, so that Adam's states exist
+// after it; from 0.13.2 on (pull request 5104) they appear at the first real step, and only the fp32 gradients of that
+// dummy step remain as a temporary. Printed by see_memory_usage of 0.3.17, 0.5.4, 0.15.1, 0.15.4 and 0.16.9.
 func (m *builder) zeroConstruction(weights Components) []moment {
 	c, l := weights, m.layout
 	part := m.partElements()
@@ -63,14 +64,16 @@ func (m *builder) zeroConstruction(weights Components) []moment {
 	}
 	out = append(out, moment{ModelLoad, optimizerStatesPeak, step}, moment{ModelLoad, optimizerStates, c})
 	c[Communication] = l.persistent
-	if m.sharding == "zero3" && !m.older("deepspeed", 0, 6, 0) { // the flat gradient partition, allocated lazily in the first versions
+	// the flat gradient partition, allocated lazily in the first versions
+	if m.sharding == "zero3" && !m.older("deepspeed", 0, 6, 0) {
 		c[Gradients] = l.grads
 	}
 	return append(out, moment{ModelLoad, initialised, c})
 }
 
-// dummyStep is the temporaries of torch's Adam on one flat tensor: the root and the denominator made of it, and for Adam (not AdamW)
-// the gradient with the weight decay added. 26 bytes of 0.3.17 with AdamW and 30 of 0.5.4 with Adam, less states and gradients.
+// dummyStep is the temporaries of torch's Adam on one flat tensor: the root and the denominator made of it, and for
+// Adam (not AdamW) the gradient with the weight decay added. 26 bytes of 0.3.17 with AdamW and 30 of 0.5.4 with Adam,
+// less states and gradients.
 func (m *builder) dummyStep(part int64) int64 {
 	return m.optimizer.EmptyStep * part
 }

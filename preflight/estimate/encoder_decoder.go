@@ -13,7 +13,8 @@ func (r *rank) stack(encoder bool) *rank {
 	s := *r.scenario
 	own := *r
 	own.scenario, own.whole = &s, r
-	own.base = slices.DeleteFunc(slices.Clone(r.base), func(w weight) bool { return w.unit == layerUnit && w.encoder != encoder })
+	own.base = slices.DeleteFunc(slices.Clone(r.base),
+		func(w weight) bool { return w.unit == layerUnit && w.encoder != encoder })
 	behind := min(r.arch.Encoder.Layers, r.layers)
 	own.layers = behind
 	if !encoder {
@@ -25,7 +26,8 @@ func (r *rank) stack(encoder bool) *rank {
 	return &own
 }
 
-// encoderSequence is how many positions the encoder puts out for one sample: tokens, or the patches or frames that its configuration fixes.
+// encoderSequence is how many positions the encoder puts out for one sample: tokens, or the patches or frames that its
+// configuration fixes.
 func (r *rank) encoderSequence() int64 {
 	if n := r.arch.Encoder.MaxPositions; n > 0 && !r.arch.Facts.TextEncoder {
 		return n
@@ -64,7 +66,8 @@ func (r *rank) encoderTape() *tape {
 	return &t
 }
 
-// projected is what the two linear layers between a vision tower and the text keep: their inputs, and that of the function between them.
+// projected is what the two linear layers between a vision tower and the text keep: their inputs, and that of the
+// function between them.
 func (r *rank) projected() int64 {
 	for _, w := range r.base {
 		if w.Part == model.PartProjector && w.Role == model.Linear && r.trainsEnds() {
@@ -74,7 +77,8 @@ func (r *rank) projected() int64 {
 	return 0
 }
 
-// imageFeatures is what the model's output names until the forward pass returns: the tower's last state, and what the projector made of it.
+// imageFeatures is what the model's output names until the forward pass returns: the tower's last state, and what the
+// projector made of it.
 func (r *rank) imageFeatures() int64 {
 	if r.projected() == 0 {
 		return 0
@@ -109,9 +113,9 @@ func (b *block) encoderEnding() *graph {
 	return b.graph
 }
 
-// biasBytes is what T5's relative positions leave behind: the int64 bucket of every pair of positions, which its embedding keeps; and
-// the bias of attention across the stacks, zeros, where fused attention takes them for a mask. Checkpointed layers keep both biases as
-// their arguments, and the first makes the buckets anew.
+// biasBytes is what T5's relative positions leave behind: the int64 bucket of every pair of positions, which its
+// embedding keeps; and the bias of attention across the stacks, zeros, where fused attention takes them for a mask.
+// Checkpointed layers keep both biases as their arguments, and the first makes the buckets anew.
 func (b *block) biasBytes(checkpointed bool) int64 {
 	if !b.arch.PositionBias {
 		return 0
@@ -137,8 +141,8 @@ func (b *block) crossBias() int64 {
 	return b.w * b.heads * b.seq * b.encoderSequence()
 }
 
-// pendingBias is the gradients of T5's position biases, which wait for all layers of a stack. The zeros get one if layers are
-// checkpointed (T5Attention.forward).
+// pendingBias is the gradients of T5's position biases, which wait for all layers of a stack. The zeros get one if
+// layers are checkpointed (T5Attention.forward).
 func (b *block) pendingBias(checkpointed bool) int64 {
 	if !b.arch.PositionBias {
 		return 0

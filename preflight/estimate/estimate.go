@@ -1,14 +1,15 @@
 // Package estimate predicts the memory of each GPU of a training run, by component and by stage, from the job, the
 // architecture and the device alone: it reads no file, asks no GPU and runs no Python.
 //
-// The peak is that of the worst moment, never the sum of everything: activations shrink while gradients grow, the optimizer's
-// temporaries appear after both, and the first step has no optimizer state yet.
+// The peak is that of the worst moment, never the sum of everything: activations shrink while gradients grow, the
+// optimizer's temporaries appear after both, and the first step has no optimizer state yet.
 package estimate
 
 import "slices"
 
-// DefaultActivationFactor is the factor of the rough rule batch x seq x hidden x layers x factor (bytes): what a layer keeps under
-// 16-bit training with full recomputation of its widest parts. Layers without checkpointing keep three times as much.
+// DefaultActivationFactor is the factor of the rough rule batch x seq x hidden x layers x factor (bytes): what a layer
+// keeps under 16-bit training with full recomputation of its widest parts. Layers without checkpointing keep three
+// times as much.
 const DefaultActivationFactor = 16
 
 // DefaultOptions pins nothing and wants a tenth of the device free.
@@ -16,8 +17,8 @@ func DefaultOptions() Options {
 	return Options{ActivationBytes: -1, ContextBytes: -1, SecondModelBytes: -1, HeadroomPercent: 10}
 }
 
-// Run predicts memory. It fails when there is no model, when a setting is out of range, or when it names an optimizer, a dtype or
-// a sharding that has no formula; everything merely unknown becomes an assumption and widens the interval.
+// Run predicts memory. It fails when there is no model, when a setting is out of range, or when it names an optimizer,
+// a dtype or a sharding that has no formula; everything merely unknown becomes an assumption and widens the interval.
 func Run(in Input) (*Estimate, error) {
 	p, err := predict(in)
 	if err != nil {
@@ -79,7 +80,8 @@ func predict(in Input) (*prediction, error) {
 			}
 		}
 		p.moments, peaks = append(p.moments, moments), append(peaks, peak)
-		p.ranks = append(p.ranks, Rank{PipelineStage: int(stage), AllocatedBytes: allocated, DeviceBytes: peak.DeviceBytes})
+		p.ranks = append(p.ranks, Rank{PipelineStage: int(stage), AllocatedBytes: allocated,
+			DeviceBytes: peak.DeviceBytes})
 		if stage == 0 || peak.DeviceBytes > p.peak.DeviceBytes {
 			p.stages, p.peak, p.allocated, p.logits = stages, peak, allocated, largestLogits(moments)
 		}
@@ -91,7 +93,8 @@ func predict(in Input) (*prediction, error) {
 	return p, nil
 }
 
-// whyWorst names the component in which a pipeline stage's peak exceeds that of the next highest most, and where that comes from.
+// whyWorst names the component in which a pipeline stage's peak exceeds that of the next highest most, and where that
+// comes from.
 func (s *scenario) whyWorst(worst int, peaks []StageMemory) string {
 	var next StageMemory
 	for i, m := range peaks {

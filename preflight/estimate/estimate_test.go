@@ -15,10 +15,22 @@ import (
 func jobs() map[string]func(*job.Job) {
 	all := map[string]func(*job.Job){}
 	precisions := map[string]func(*job.Job){
-		"fp32":        func(j *job.Job) { j.Precision, j.ParamDtype, j.MasterFP32 = known("fp32"), known("fp32"), known(false) },
-		"bf16-mixed":  func(j *job.Job) { j.Precision, j.ParamDtype, j.MasterFP32 = known("bf16"), known("fp32"), known(false) },
-		"bf16-master": func(j *job.Job) { j.Precision, j.ParamDtype, j.MasterFP32 = known("bf16"), known("bf16"), known(true) },
-		"bf16-true":   func(j *job.Job) { j.Precision, j.ParamDtype, j.MasterFP32 = known("bf16"), known("bf16"), known(false) },
+		"fp32": func(j *job.Job) {
+			j.Precision, j.ParamDtype, j.MasterFP32 = known("fp32"), known("fp32"),
+				known(false)
+		},
+		"bf16-mixed": func(j *job.Job) {
+			j.Precision, j.ParamDtype, j.MasterFP32 = known("bf16"), known("fp32"),
+				known(false)
+		},
+		"bf16-master": func(j *job.Job) {
+			j.Precision, j.ParamDtype, j.MasterFP32 = known("bf16"), known("bf16"),
+				known(true)
+		},
+		"bf16-true": func(j *job.Job) {
+			j.Precision, j.ParamDtype, j.MasterFP32 = known("bf16"), known("bf16"),
+				known(false)
+		},
 	}
 	for name, precision := range precisions {
 		for _, sharding := range shardings {
@@ -51,7 +63,8 @@ func small(t testing.TB, edit func(*job.Job)) Input {
 		edit(j)
 	})
 	in.Model = loadModel(t, "meta-llama/Llama-3.2-1B")
-	in.Hardware = Hardware{Kind: "cuda", TotalBytes: 80 * gb, Count: 8, ContextBytes: -1, NCCLBytes: -1, ComputeCapability: "9.0"}
+	in.Hardware = Hardware{Kind: "cuda", TotalBytes: 80 * gb, Count: 8, ContextBytes: -1, NCCLBytes: -1,
+		ComputeCapability: "9.0"}
 	return in
 }
 
@@ -60,7 +73,8 @@ func TestComponentsSumToTheByte(t *testing.T) {
 		e := run(t, small(t, edit))
 		for _, s := range e.Stages {
 			if s.Components.Allocated() != s.AllocatedBytes || s.Components.Sum() != s.DeviceBytes {
-				t.Errorf("%s: %s: components %d and %d, stage says %d and %d", name, s.Stage, s.Components.Allocated(), s.Components.Sum(), s.AllocatedBytes, s.DeviceBytes)
+				t.Errorf("%s: %s: components %d and %d, stage says %d and %d", name, s.Stage, s.Components.Allocated(),
+					s.Components.Sum(), s.AllocatedBytes, s.DeviceBytes)
 			}
 			for c, bytes := range s.Components {
 				if bytes < 0 {
@@ -69,7 +83,8 @@ func TestComponentsSumToTheByte(t *testing.T) {
 			}
 		}
 		p := e.PerGPU
-		if p.Components.Sum() != p.DeviceBytes || p.Components.Allocated() > p.AllocatedBytes || p.LowBytes > p.DeviceBytes || p.DeviceBytes > *p.HighBytes || p.LowBytes < 0 {
+		if p.Components.Sum() != p.DeviceBytes || p.Components.Allocated() > p.AllocatedBytes ||
+			p.LowBytes > p.DeviceBytes || p.DeviceBytes > *p.HighBytes || p.LowBytes < 0 {
 			t.Errorf("%s: inconsistent %+v", name, p)
 		}
 		worst := int64(0)
@@ -99,7 +114,8 @@ func TestMoreWorkNeverNeedsLess(t *testing.T) {
 			after := run(t, bigger)
 			for i, r := range after.Ranks {
 				if r.AllocatedBytes < before.Ranks[i].AllocatedBytes {
-					t.Errorf("%s: more %s: pipeline stage %d fell from %d to %d", name, what, i, before.Ranks[i].AllocatedBytes, r.AllocatedBytes)
+					t.Errorf("%s: more %s: pipeline stage %d fell from %d to %d", name, what, i,
+						before.Ranks[i].AllocatedBytes, r.AllocatedBytes)
 				}
 			}
 			if len(after.Ranks) > 1 { // the stages are the worst rank's, which may be another one now
@@ -107,7 +123,8 @@ func TestMoreWorkNeverNeedsLess(t *testing.T) {
 			}
 			for i, s := range after.Stages {
 				if s.AllocatedBytes < before.Stages[i].AllocatedBytes {
-					t.Errorf("%s: more %s: %s fell from %d to %d", name, what, s.Stage, before.Stages[i].AllocatedBytes, s.AllocatedBytes)
+					t.Errorf("%s: more %s: %s fell from %d to %d", name, what, s.Stage, before.Stages[i].AllocatedBytes,
+						s.AllocatedBytes)
 				}
 			}
 			f, g := stageOf(t, before, Forward).Components, stageOf(t, after, Forward).Components
@@ -117,7 +134,8 @@ func TestMoreWorkNeverNeedsLess(t *testing.T) {
 				}
 			}
 			if after.PerGPU.DeviceBytes < before.PerGPU.DeviceBytes {
-				t.Errorf("%s: more %s: device fell from %d to %d", name, what, before.PerGPU.DeviceBytes, after.PerGPU.DeviceBytes)
+				t.Errorf("%s: more %s: device fell from %d to %d", name, what, before.PerGPU.DeviceBytes,
+					after.PerGPU.DeviceBytes)
 			}
 		}
 	}
@@ -150,7 +168,8 @@ func TestMoreShardsNeverNeedMore(t *testing.T) {
 		for i, s := range after.Stages {
 			for c := Parameters; c <= Optimizer; c++ {
 				if s.Components[c] > before.Stages[i].Components[c] {
-					t.Errorf("%s: %s: %s rose from %d to %d on 16 ranks", name, s.Stage, c, before.Stages[i].Components[c], s.Components[c])
+					t.Errorf("%s: %s: %s rose from %d to %d on 16 ranks", name, s.Stage, c,
+						before.Stages[i].Components[c], s.Components[c])
 				}
 			}
 		}
@@ -199,16 +218,21 @@ func TestPipelineStages(t *testing.T) {
 	}
 	tied := in.Model.Vocab * in.Model.Hidden // the last stage has its own copy
 	if layers != in.Model.Layers || elements != in.Model.Parameters()+tied {
-		t.Errorf("stages hold %d layers and %d parameters, want %d and %d", layers, elements, in.Model.Layers, in.Model.Parameters()+tied)
+		t.Errorf("stages hold %d layers and %d parameters, want %d and %d", layers, elements, in.Model.Layers,
+			in.Model.Parameters()+tied)
 	}
 }
 
 func TestCPU(t *testing.T) {
-	in := small(t, func(j *job.Job) { j.Precision, j.ParamDtype, j.MasterFP32 = known("fp32"), known("fp32"), known(false) })
+	in := small(t, func(j *job.Job) {
+		j.Precision, j.ParamDtype, j.MasterFP32 = known("fp32"), known("fp32"),
+			known(false)
+	})
 	in.Hardware = Hardware{Kind: "cpu", TotalBytes: 64 * gib}
 	e := run(t, in)
 	if e.PerGPU.ReservedBytes != e.PerGPU.AllocatedBytes || e.PerGPU.Components[Context] != idlePythonBytes {
-		t.Errorf("reserved %d, allocated %d, context %d", e.PerGPU.ReservedBytes, e.PerGPU.AllocatedBytes, e.PerGPU.Components[Context])
+		t.Errorf("reserved %d, allocated %d, context %d", e.PerGPU.ReservedBytes, e.PerGPU.AllocatedBytes,
+			e.PerGPU.Components[Context])
 	}
 	largest := in.Model.LargestTensor()
 	if got := stageOf(t, e, OptimizerStep).Components[Temporaries]; got != 2*4*largest {
@@ -248,7 +272,8 @@ func TestUnknownSettingsWiden(t *testing.T) {
 		changed.Job = &j
 		before := width(run(t, in))
 		e := run(t, changed)
-		named := slices.ContainsFunc(e.Assumptions, func(a Assumption) bool { return a.Widens && strings.HasPrefix(a.What, key+" = ") })
+		named := slices.ContainsFunc(e.Assumptions,
+			func(a Assumption) bool { return a.Widens && strings.HasPrefix(a.What, key+" = ") })
 		if width(e) <= before || !named {
 			t.Errorf("%s unknown: width %d after %d, assumptions %+v", key, width(e), before, e.Assumptions)
 		}
@@ -263,7 +288,8 @@ func TestRunRefuses(t *testing.T) {
 		{"no job", "no job", func(in *Input) { in.Job = nil }},
 		{"no model", "--params", func(in *Input) { in.Model = nil }},
 		{"no parameters", "0 parameters", func(in *Input) { in.Model = model.FromParams(0) }},
-		{"optimizer", `unknown optimizer "adamz": use one of adamw, adam`, func(in *Input) { in.Job.Optimizer = known("adamz") }},
+		{"optimizer", `unknown optimizer "adamz": use one of adamw, adam`,
+			func(in *Input) { in.Job.Optimizer = known("adamz") }},
 		{"sharding", `unknown sharding "zero4"`, func(in *Input) { in.Job.Sharding = known("zero4") }},
 		{"dtype", `param_dtype: unknown dtype "int3"`, func(in *Input) { in.Job.ParamDtype = known("int3") }},
 		{"micro-batch", "micro_batch 0", func(in *Input) { in.Job.MicroBatch = known(0) }},
@@ -304,13 +330,17 @@ func TestComponentsJSON(t *testing.T) {
 	if data, err = json.Marshal(e); err != nil || !strings.Contains(string(data), `"schema":"oomguard.estimate/v1"`) {
 		t.Errorf("%v: %.80s", err, data)
 	}
-	if got := ComponentNames(); len(got) != int(NumComponents) || got[Context] != "context" || Component(99).String() != "component(99)" {
+	if got := ComponentNames(); len(got) != int(NumComponents) || got[Context] != "context" ||
+		Component(99).String() != "component(99)" {
 		t.Errorf("names %v", got)
 	}
 }
 
 func BenchmarkEstimate70BZeRO3(b *testing.B) {
-	in := paramsOnly(1, func(j *job.Job) { j.Sharding, j.WorldSize, j.Checkpointing = known("zero3"), known(64), known("full") })
+	in := paramsOnly(1, func(j *job.Job) {
+		j.Sharding, j.WorldSize, j.Checkpointing = known("zero3"), known(64),
+			known("full")
+	})
 	in.Model = loadModel(b, "meta-llama/Meta-Llama-3-70B")
 	b.ReportAllocs()
 	for b.Loop() {

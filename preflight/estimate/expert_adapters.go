@@ -8,8 +8,8 @@ import (
 
 // LoRA on the experts of a mixture of experts, and on its router.
 
-// withExperts tells the model how the job's releases keep experts, which decides what the targets of an adapter reach. Unknown releases are
-// taken for today's.
+// withExperts tells the model how the job's releases keep experts, which decides what the targets of an adapter reach.
+// Unknown releases are taken for today's.
 func (s *scenario) withExperts(a *model.Architecture) *model.Architecture {
 	kind := model.StackedExperts
 	switch {
@@ -34,14 +34,15 @@ func (r *rank) adapterOf(w weight) adapter {
 	return a
 }
 
-// expertProduct is a product of all experts with the tokens sent to them, out elements wide for each. An adapter on the stacked weight makes a new
-// weight of it (lora.ParamWrapper: baddbmm of the weight and the adapter's two factors), which the product keeps, and which gets a gradient as
-// large; separate experts have adapters like other modules.
+// expertProduct is a product of all experts with the tokens sent to them, out elements wide for each. An adapter on the
+// stacked weight makes a new weight of it (lora.ParamWrapper: baddbmm of the weight and the adapter's two factors),
+// which the product keeps, and which gets a gradient as large; separate experts have adapters like other modules.
 func (b *block) expertProduct(own *block, x *tensor, routed, out, weights int64, parts ...model.Part) *tensor {
 	for _, p := range parts {
 		if a, ok := b.lowRank[p]; ok && a.stacked > 0 {
 			merged := b.merged(a)
-			return b.add(op{name: "linear", folds: true, in: []*tensor{x, merged}, saves: []*tensor{x, merged}}, routed*out, b.w)
+			return b.add(op{name: "linear", folds: true, in: []*tensor{x, merged}, saves: []*tensor{x, merged}},
+				routed*out, b.w)
 		}
 	}
 	y := own.matrix(x, routed*out, weights)
@@ -55,7 +56,8 @@ func (b *block) expertProduct(own *block, x *tensor, routed, out, weights int64,
 	return y
 }
 
-// merged is the sum of a stacked weight and its adapter's product. What is kept for its gradient is the two factors, in the weight's dtype.
+// merged is the sum of a stacked weight and its adapter's product. What is kept for its gradient is the two factors, in
+// the weight's dtype.
 func (b *block) merged(a adapter) *tensor {
 	experts := max(a.stacked, 1)
 	factors := experts * a.rank * (a.in + a.out)

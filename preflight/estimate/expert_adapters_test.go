@@ -25,10 +25,12 @@ func tinyInput(t *testing.T, config string) Input {
 	return Input{Job: j, Model: a, Hardware: Hardware{Kind: "cuda"}, Options: DefaultOptions()}
 }
 
-// TestNoFormula: activations of recurrences are never guessed, but what is given for them is taken, beside exact states.
+// TestNoFormula: activations of recurrences are never guessed, but what is given for them is taken, beside exact
+// states.
 func TestNoFormula(t *testing.T) {
 	in := tinyInput(t, tinyMamba)
-	if e, err := Run(in); err != nil || !e.Partial || e.PerGPU.HighBytes != nil || !strings.Contains(e.Lacks(), "recurrences") || !strings.Contains(e.Give(), "--activation-factor") {
+	if e, err := Run(in); err != nil || !e.Partial || e.PerGPU.HighBytes != nil ||
+		!strings.Contains(e.Lacks(), "recurrences") || !strings.Contains(e.Give(), "--activation-factor") {
 		t.Errorf("got %+v, %v", e, err)
 	}
 	in.Options.ActivationFactor = 16
@@ -41,7 +43,8 @@ func TestNoFormula(t *testing.T) {
 	}
 }
 
-// TestExpertAdaptersByRelease: what "all-linear" means by release, as in TestExpertsOfReleases of preflight/model; rows and columns of one block.
+// TestExpertAdaptersByRelease: what "all-linear" means by release, as in TestExpertsOfReleases of preflight/model; rows
+// and columns of one block.
 func TestExpertAdaptersByRelease(t *testing.T) {
 	const rank, attention = 4, 64 + 64 + 2*(64+32) + 64 + 64
 	for versions, want := range map[string]int64{

@@ -10,8 +10,8 @@ import (
 
 const gb = 1_000_000_000
 
-// paramsOnly is a job on a model of which only the number of parameters is known, in 16-bit weights with an fp32 master copy
-// unless edit says otherwise.
+// paramsOnly is a job on a model of which only the number of parameters is known, in 16-bit weights with an fp32 master
+// copy unless edit says otherwise.
 func paramsOnly(parameters int64, edit func(*job.Job)) Input {
 	j := &job.Job{}
 	j.ParamDtype, j.Precision, j.MasterFP32 = known("bf16"), known("bf16"), known(true)
@@ -21,7 +21,8 @@ func paramsOnly(parameters int64, edit func(*job.Job)) Input {
 	if edit != nil {
 		edit(j)
 	}
-	return Input{Job: j, Model: model.FromParams(parameters), Hardware: Hardware{ContextBytes: -1, NCCLBytes: -1}, Options: DefaultOptions()}
+	return Input{Job: j, Model: model.FromParams(parameters), Hardware: Hardware{ContextBytes: -1, NCCLBytes: -1},
+		Options: DefaultOptions()}
 }
 
 func run(t testing.TB, in Input) *Estimate {
@@ -33,11 +34,12 @@ func run(t testing.TB, in Input) *Estimate {
 	return e
 }
 
-// 7 billion parameters in bf16 with AdamW: 14 GB of weights, 28 GB of fp32 master weights, 14 GB of gradients and 56 GB of
-// optimizer state are 112 GB (2 + 4 + 2 + 8 = 16 bytes a parameter; Rajbhandari et al. 2020, section 3.1).
+// 7 billion parameters in bf16 with AdamW: 14 GB of weights, 28 GB of fp32 master weights, 14 GB of gradients and 56 GB
+// of optimizer state are 112 GB (2 + 4 + 2 + 8 = 16 bytes a parameter; Rajbhandari et al. 2020, section 3.1).
 func TestSevenBillionParametersNeed112GB(t *testing.T) {
 	c := stageOf(t, run(t, paramsOnly(7*gb, nil)), OptimizerStep).Components
-	for component, want := range map[Component]int64{Parameters: 14 * gb, MasterWeights: 28 * gb, Gradients: 14 * gb, Optimizer: 56 * gb} {
+	for component, want := range map[Component]int64{Parameters: 14 * gb, MasterWeights: 28 * gb, Gradients: 14 * gb,
+		Optimizer: 56 * gb} {
 		if c[component] != want {
 			t.Errorf("%s = %d, want %d", component, c[component], want)
 		}
@@ -54,8 +56,14 @@ func TestWeightsAloneOfSevenBillionParameters(t *testing.T) {
 		edit func(*job.Job)
 		want int64
 	}{
-		{"fp32", func(j *job.Job) { j.ParamDtype, j.Precision, j.MasterFP32 = known("fp32"), known("fp32"), known(false) }, 28 * gb},
-		{"fp16", func(j *job.Job) { j.ParamDtype, j.Precision, j.MasterFP32 = known("fp16"), known("fp16"), known(false) }, 14 * gb},
+		{"fp32", func(j *job.Job) {
+			j.ParamDtype, j.Precision, j.MasterFP32 = known("fp32"), known("fp32"),
+				known(false)
+		}, 28 * gb},
+		{"fp16", func(j *job.Job) {
+			j.ParamDtype, j.Precision, j.MasterFP32 = known("fp16"), known("fp16"),
+				known(false)
+		}, 14 * gb},
 		{"int8", func(j *job.Job) {
 			j.Quant, j.MasterFP32 = known(&job.Quant{Method: "bnb", Bits: 8, Type: "int8"}), known(false)
 		}, 7 * gb},
@@ -73,9 +81,11 @@ func TestWeightsAloneOfSevenBillionParameters(t *testing.T) {
 	}
 }
 
-// SGD with momentum keeps 4 bytes a parameter, Adam 8, plain SGD none, 8-bit Adam 2.03125 (blocks of 256 with fp32 scales).
+// SGD with momentum keeps 4 bytes a parameter, Adam 8, plain SGD none, 8-bit Adam 2.03125 (blocks of 256 with fp32
+// scales).
 func TestOptimizerStateBytesPerParameter(t *testing.T) {
-	for name, want := range map[string]float64{"sgd": 0, "sgd_momentum": 4, "adamw": 8, "adamw_fused": 8, "adamw_8bit": 2.03125, "lion": 4} {
+	for name, want := range map[string]float64{"sgd": 0, "sgd_momentum": 4, "adamw": 8, "adamw_fused": 8,
+		"adamw_8bit": 2.03125, "lion": 4} {
 		in := paramsOnly(1<<30, func(j *job.Job) { j.Optimizer = known(name) })
 		if got := float64(stageOf(t, run(t, in), OptimizerStep).Components[Optimizer]) / (1 << 30); got != want {
 			t.Errorf("%s: %v bytes a parameter, want %v", name, got, want)
@@ -87,20 +97,25 @@ func TestOptimizerStateBytesPerParameter(t *testing.T) {
 	}
 }
 
-// Parameters 14, master 28, gradients 14, optimizer 56, activations 6 and 1 of anything else: the optimizer is the bottleneck, 47 %.
+// Parameters 14, master 28, gradients 14, optimizer 56, activations 6 and 1 of anything else: the optimizer is the
+// bottleneck, 47 %.
 func TestOptimizerIsTheBottleneckWith47Percent(t *testing.T) {
 	share := func(c Components) float64 { return math.Round(100 * float64(c[Optimizer]) / float64(c.Sum())) }
-	c := Components{Parameters: 14 * gb, MasterWeights: 28 * gb, Gradients: 14 * gb, Optimizer: 56 * gb, Activations: 6 * gb, Context: 1 * gb}
+	c := Components{Parameters: 14 * gb, MasterWeights: 28 * gb, Gradients: 14 * gb, Optimizer: 56 * gb,
+		Activations: 6 * gb, Context: 1 * gb}
 	if share(c) != 47 || c.Bottleneck() != Optimizer {
 		t.Errorf("share %v %%, bottleneck %s: want 47 %% and optimizer", share(c), c.Bottleneck())
 	}
 	in := paramsOnly(7*gb, func(j *job.Job) { j.GradAccum, j.Optimizer = known(2), known("adamw_fused") })
 	in.Options.ActivationBytes, in.Options.ContextBytes = 6*gb, 1*gb
 	e := run(t, in)
-	if share(e.PerGPU.Components) != 47 || e.Bottleneck != "optimizer" || e.PerGPU.PeakStage != Forward { // backward begins with the same
-		t.Errorf("share %v %%, bottleneck %s at %s: want 47 %%, optimizer, forward", share(e.PerGPU.Components), e.Bottleneck, e.PerGPU.PeakStage)
+	// backward begins with the same
+	if share(e.PerGPU.Components) != 47 || e.Bottleneck != "optimizer" || e.PerGPU.PeakStage != Forward {
+		t.Errorf("share %v %%, bottleneck %s at %s: want 47 %%, optimizer, forward", share(e.PerGPU.Components),
+			e.Bottleneck, e.PerGPU.PeakStage)
 	}
-	for component, want := range map[Component]int64{Parameters: 14 * gb, MasterWeights: 28 * gb, Gradients: 14 * gb, Optimizer: 56 * gb, Activations: 6 * gb, Context: 1 * gb} {
+	for component, want := range map[Component]int64{Parameters: 14 * gb, MasterWeights: 28 * gb, Gradients: 14 * gb,
+		Optimizer: 56 * gb, Activations: 6 * gb, Context: 1 * gb} {
 		if got := e.PerGPU.Components[component]; got != want {
 			t.Errorf("%s = %d, want %d", component, got, want)
 		}
@@ -142,7 +157,9 @@ func assumed(e *Estimate, what string) bool {
 func TestPublishedFigures(t *testing.T) {
 	llama := loadModel(t, "meta-llama/Meta-Llama-3-8B")
 	qlora := func(j *job.Job) {
-		j.Method, j.LoRA = known("qlora"), known(&job.LoRA{R: 16, Targets: []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}})
+		j.Method, j.LoRA = known("qlora"),
+			known(&job.LoRA{R: 16, Targets: []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj",
+				"down_proj"}})
 		j.Quant = known(&job.Quant{Method: "bnb", Bits: 4, Type: "nf4", Double: true})
 		j.ParamDtype, j.MasterFP32 = known("fp32"), known(false)
 	}
@@ -168,14 +185,16 @@ func TestPublishedFigures(t *testing.T) {
 	}
 	in := paramsOnly(1, qlora)
 	in.Model = llama
-	if got := run(t, in).Model.TrainableParameters; got != 41_943_040 { // r (in + out) over all seven matrices of 32 layers
+	// r (in + out) over all seven matrices of 32 layers
+	if got := run(t, in).Model.TrainableParameters; got != 41_943_040 {
 		t.Errorf("trainable = %d, want 41943040", got)
 	}
 }
 
-// PEFT's published runs of Llama-3.2-3B on an L40S (method_comparison/MetaMathQA, transformers 5, bf16 without autocast, batch 4,
-// at most 768 tokens, outputs kept): max_memory_reserved. T is the padded length of the worst batch, which is not published, so
-// only the difference that adapters make is asserted: 2.17 GB between rank-32 adapters on q and v and almost none.
+// PEFT's published runs of Llama-3.2-3B on an L40S (method_comparison/MetaMathQA, transformers 5, bf16 without
+// autocast, batch 4, at most 768 tokens, outputs kept): max_memory_reserved. T is the padded length of the worst batch,
+// which is not published, so only the difference that adapters make is asserted: 2.17 GB between rank-32 adapters on q
+// and v and almost none.
 func TestLoRAAdapterCostMatchesPublishedRuns(t *testing.T) {
 	in := paramsOnly(1, func(j *job.Job) {
 		j.Method, j.ParamDtype, j.BaseDtype, j.MasterFP32 = known("lora"), known("fp32"), known("bf16"), known(false)
@@ -194,7 +213,8 @@ func TestLoRAAdapterCostMatchesPublishedRuns(t *testing.T) {
 	}
 }
 
-// Activations of one layer in bytes a token, measured with saved-tensor hooks on transformers' modules (h = q = kv here).
+// Activations of one layer in bytes a token, measured with saved-tensor hooks on transformers' modules (h = q = kv
+// here).
 func TestActivationsPerLayer(t *testing.T) {
 	a := loadModel(t, "meta-llama/Llama-2-7b-hf")
 	const h, i, n, s = 4096, 11008, 32, 2048
@@ -214,9 +234,11 @@ func TestActivationsPerLayer(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			in := paramsOnly(1, func(j *job.Job) {
-				j.Precision, j.ParamDtype, j.MasterFP32, j.Attention, j.SeqLen = known(tt.precision), known(tt.param), known(false), known(tt.attention), known(s)
+				j.Precision, j.ParamDtype, j.MasterFP32, j.Attention, j.SeqLen = known(tt.precision), known(tt.param),
+					known(false), known(tt.attention), known(s)
 				if tt.lora {
-					j.Method, j.BaseDtype, j.LoRA = known("lora"), known("bf16"), known(&job.LoRA{R: 8, Targets: []string{"all-linear"}})
+					j.Method, j.BaseDtype, j.LoRA = known("lora"), known("bf16"),
+						known(&job.LoRA{R: 8, Targets: []string{"all-linear"}})
 				}
 			})
 			in.Model = a

@@ -10,7 +10,8 @@ import (
 	"oomguard/preflight/job"
 )
 
-// Whatever is read by name of a program that nobody knows, and whatever model it is given, it never "fits": what it holds besides is not known.
+// Whatever is read by name of a program that nobody knows, and whatever model it is given, it never "fits": what it
+// holds besides is not known.
 func TestUnknownProgramsNeverFit(t *testing.T) {
 	folders, err := filepath.Glob(filepath.Join("..", "job", "testdata", "jobs", "foreign-*"))
 	if err != nil || len(folders) < 30 {
@@ -22,7 +23,8 @@ func TestUnknownProgramsNeverFit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, flags := range []map[string]string{nil, {"params": "1M"}, {"model": "openai-community/gpt2"}, {"params": "1M", "micro-batch": "1", "seq-len": "16"}} {
+		for _, flags := range []map[string]string{nil, {"params": "1M"}, {"model": "openai-community/gpt2"},
+			{"params": "1M", "micro-batch": "1", "seq-len": "16"}} {
 			j := job.Read(job.Sources{Argv: strings.Fields(string(command)), Dir: dir, GPUs: 8, Flags: flags})
 			if j.Framework.Known || j.Architecture == nil {
 				continue
@@ -44,5 +46,6 @@ func TestUnknownProgramsNeverFit(t *testing.T) {
 }
 
 func h100() Hardware {
-	return Hardware{Kind: "cuda", Name: "H100 SXM 80GB", Count: 8, TotalBytes: 79 << 30, ContextBytes: -1, NCCLBytes: -1}
+	return Hardware{Kind: "cuda", Name: "H100 SXM 80GB", Count: 8, TotalBytes: 79 << 30, ContextBytes: -1,
+		NCCLBytes: -1}
 }

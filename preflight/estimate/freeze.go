@@ -7,19 +7,23 @@ import (
 	"oomguard/preflight/model"
 )
 
-// settleFreeze reads method freeze: some decoder layers are trained, the last ones or the first ones, and nothing else is.
+// settleFreeze reads method freeze: some decoder layers are trained, the last ones or the first ones, and nothing else
+// is.
 func (s *scenario) settleFreeze() {
 	const fallback = 2 // freeze_trainable_layers of LLaMA-Factory
 	n := int64(choose(s, s.job.TrainableLayers, fallback, "trainable_layers"))
 	switch {
 	case !s.sized() || s.arch.Encoder != nil:
-		s.notes.assume("every weight is trained", "method freeze has a formula for models of one stack whose sizes are known", true)
+		s.notes.assume("every weight is trained",
+			"method freeze has a formula for models of one stack whose sizes are known", true)
 		return
 	case n == 0 || n >= s.arch.Blocks() || -n >= s.arch.Blocks():
-		s.notes.assume("every layer is trained, and no embedding or output projection", fmt.Sprintf("trainable_layers = %d of %d", n, s.arch.Blocks()), false)
+		s.notes.assume("every layer is trained, and no embedding or output projection",
+			fmt.Sprintf("trainable_layers = %d of %d", n, s.arch.Blocks()), false)
 		n = s.arch.Blocks()
 	case n < 0:
-		s.notes.assume("frozen layers keep as much as trained ones", "gradients pass through them on their way to the first layers", true)
+		s.notes.assume("frozen layers keep as much as trained ones",
+			"gradients pass through them on their way to the first layers", true)
 	}
 	s.arch, s.trainedLayers = frozenBut(s.arch, n), n
 }
@@ -41,7 +45,8 @@ func frozenBut(a *model.Architecture, n int64) *model.Architecture {
 		before, trained := min(max(from-seen, 0), u.Repeat), max(min(seen+u.Repeat, to)-max(seen, from), 0)
 		parts := []model.Unit{withoutGradients(u, before), u, withoutGradients(u, u.Repeat-before-trained)}
 		parts[1].Repeat = trained
-		frozen.Units = append(frozen.Units, slices.DeleteFunc(parts, func(u model.Unit) bool { return u.Repeat == 0 })...)
+		frozen.Units = append(frozen.Units,
+			slices.DeleteFunc(parts, func(u model.Unit) bool { return u.Repeat == 0 })...)
 		seen += u.Repeat
 	}
 	return &frozen
@@ -61,7 +66,8 @@ func (s *scenario) freezes() bool { return s.trainedLayers != 0 }
 // trainsEnds says that embeddings and head get gradients.
 func (s *scenario) trainsEnds() bool { return !s.adapters() && !s.freezes() }
 
-// recordedLayers is the layers of this rank that keep something for backward: those in front of the first trained one keep nothing.
+// recordedLayers is the layers of this rank that keep something for backward: those in front of the first trained one
+// keep nothing.
 func (r *rank) recordedLayers() int64 {
 	if r.trainedLayers > 0 {
 		return r.unfrozen
@@ -80,8 +86,8 @@ func (r *rank) frozenWidth() int64 {
 	return r.precision.param
 }
 
-// firstTrained is the op of a layer with which its trained weights begin: behind frozen layers the one that applies the first norm's weight,
-// since nothing is recorded of what the norm does before; elsewhere the first of all.
+// firstTrained is the op of a layer with which its trained weights begin: behind frozen layers the one that applies the
+// first norm's weight, since nothing is recorded of what the norm does before; elsewhere the first of all.
 func (b *block) firstTrained() int {
 	first := slices.IndexFunc(b.ops, func(o op) bool { return o.name == "norm" })
 	if !b.freezes() || first < 0 {

@@ -1,10 +1,11 @@
 package estimate
 
-// An fsdpUnit is what PyTorch's FSDP gathers at a time. Beside its shard, a rank holds the units that compute, and whole gradients of a
-// unit until they are reduced.
+// An fsdpUnit is what PyTorch's FSDP gathers at a time. Beside its shard, a rank holds the units that compute, and
+// whole gradients of a unit until they are reduced.
 //
-// Units are layers; embeddings, last norm and head form the root group, which stays gathered from the start of forward to the end of
-// backward (FSDP 1: _post_forward_reshard frees only non-roots; FSDP 2: reshard_after_forward is False for the root unless given).
+// Units are layers; embeddings, last norm and head form the root group, which stays gathered from the start of forward
+// to the end of backward (FSDP 1: _post_forward_reshard frees only non-roots; FSDP 2: reshard_after_forward is False
+// for the root unless given).
 //
 // The two generations differ in their buffers (simulated, testdata/simulated_sharded.json):
 //
@@ -17,7 +18,8 @@ type fsdpUnit struct {
 	trained  int64 // elements that have gradients
 }
 
-// fsdpLayout applies FSDP to the states and says what travels. It returns the elements that the rank's optimizer updates.
+// fsdpLayout applies FSDP to the states and says what travels. It returns the elements that the rank's optimizer
+// updates.
 func (r *rank) fsdpLayout(l *layout, n int64) int64 {
 	part, wide := r.shards, r.precision.unsharded()
 	l.params, l.master = ceilDiv(l.params, part), ceilDiv(l.master, part)
@@ -42,8 +44,8 @@ func (r *rank) fsdpLayout(l *layout, n int64) int64 {
 		l.forwardEnd, l.backwardStart, f.top = all, all, all
 	}
 	if r.accum > 1 && r.traits.NoSync {
-		// Trainer accumulates under no_sync, which keeps whole gradients (accelerate's gradient synchronization guide): FSDP 2's in the
-		// dtype in which they are reduced (_set_unsharded_grad_dtypes).
+		// Trainer accumulates under no_sync, which keeps whole gradients (accelerate's gradient synchronization guide):
+		// FSDP 2's in the dtype in which they are reduced (_set_unsharded_grad_dtypes).
 		l.gradsResident, l.accumulated = true, max(wide, f.reduce)*n
 		r.notes.assume("unsharded gradients while accumulating", "Trainer uses no_sync between optimizer steps", true)
 	}
@@ -100,8 +102,8 @@ func (l *layout) firstGeneration(f *fsdp, cast int64) {
 	l.backwardEnd = (f.wide+reduced)*root.trained + f.rootShare
 }
 
-// reduceWidth is the dtype in which gradients are reduced: torchtitan's mp_policy asks for fp32; accelerate's mixed precision policy
-// has the compute dtype throughout; without a policy it is the weights' own.
+// reduceWidth is the dtype in which gradients are reduced: torchtitan's mp_policy asks for fp32; accelerate's mixed
+// precision policy has the compute dtype throughout; without a policy it is the weights' own.
 func (r *rank) reduceWidth() int64 {
 	if r.precision.param == r.precision.compute || r.traits.ReducesInCompute {
 		return r.precision.compute
@@ -115,7 +117,8 @@ func (r *rank) fsdpUnits() (unit, root fsdpUnit) {
 	outside := func(w weight) bool { return w.unit != layerUnit }
 	switch {
 	case !r.sized():
-		r.notes.assume("layers of a 32nd of the parameters", "what FSDP gathers at a time needs the model's shapes", true)
+		r.notes.assume("layers of a 32nd of the parameters", "what FSDP gathers at a time needs the model's shapes",
+			true)
 		layer := ceilDiv(count(r.base, nil), 32)
 		return fsdpUnit{wide * layer, layer}, fsdpUnit{}
 	case r.job.FSDPWrap.Or("") == "whole":
@@ -133,8 +136,9 @@ func (r *rank) unshardedBytes(match func(weight) bool) int64 {
 	return r.precision.unsharded() * count(r.base, match)
 }
 
-// fsdpBackward is the backward pass under FSDP: a unit's gradients are whole until the unit is done. Memory peaks at the loss, at the last
-// layer, at the first one, at the one before it (whose neighbour is gathered already), or at the root group.
+// fsdpBackward is the backward pass under FSDP: a unit's gradients are whole until the unit is done. Memory peaks at
+// the loss, at the last layer, at the first one, at the one before it (whose neighbour is gathered already), or at the
+// root group.
 func (m *builder) fsdpBackward() []Components {
 	f, head := m.layout.fsdp, m.wholeHead()
 	out := []Components{
@@ -147,8 +151,10 @@ func (m *builder) fsdpBackward() []Components {
 		if m.sharding == "fsdp-grad" { // most is still gathered when the last layer's gradients are being reduced
 			out = append(out, m.fsdpLayer(f.top-f.unit.gathered, f.waiting, m.tape.outside+m.tape.kept(n-2), 1)...)
 		}
-		out = append(out, m.fsdpLayer(m.layout.backward-f.waiting, f.waiting, bottom+m.tape.kept(1)+m.hoarded(), n-2)...)
-		out = append(out, m.fsdpLayer(m.layout.backward-f.waiting-f.unit.gathered, f.waiting, bottom+m.hoarded(), n-1)...)
+		out = append(out, m.fsdpLayer(m.layout.backward-f.waiting, f.waiting, bottom+m.tape.kept(1)+m.hoarded(),
+			n-2)...)
+		out = append(out, m.fsdpLayer(m.layout.backward-f.waiting-f.unit.gathered, f.waiting, bottom+m.hoarded(),
+			n-1)...)
 	}
 	return append(out,
 		m.reduced(m.layout.rootGradients, m.layout.grads-f.rootShare, bottom, m.loss.held, m.lastWholeGradients()),
@@ -158,13 +164,14 @@ func (m *builder) fsdpBackward() []Components {
 // reduced is a moment of backward with the gradients that have been reduced so far, or those of earlier micro-batches.
 func (m *builder) reduced(communication, gradients, activations, logits, live int64) Components {
 	c := m.inBackward(communication)
-	c[Gradients], c[Activations], c[Logits] = max(min(gradients, m.layout.grads), m.residentGradients()), activations, logits
+	c[Gradients], c[Activations], c[Logits] = max(min(gradients, m.layout.grads), m.residentGradients()), activations,
+		logits
 	c[Temporaries] += live
 	return c
 }
 
-// fsdpLayer is the backward pass through one layer and the reduction of its gradients, with what is gathered and what the reduction of
-// the layer before holds; kept are the activations of earlier layers, done the layers behind it.
+// fsdpLayer is the backward pass through one layer and the reduction of its gradients, with what is gathered and what
+// the reduction of the layer before holds; kept are the activations of earlier layers, done the layers behind it.
 func (m *builder) fsdpLayer(gathered, waiting, kept, done int64) []Components {
 	f, layer := m.layout.fsdp, m.oneTrained()
 	gradients := ceilDiv(m.precision.grad*done*layer, m.layout.gradShards)
@@ -191,7 +198,8 @@ func (m *builder) wholeHead() int64 {
 	return m.layout.fsdp.wide * head
 }
 
-// lastWholeGradients is what the root group's gradients need beside themselves: lastGradients in the dtype of whole ones.
+// lastWholeGradients is what the root group's gradients need beside themselves: lastGradients in the dtype of whole
+// ones.
 func (m *builder) lastWholeGradients() int64 {
 	return m.lastGradients(unitGradients{tied: m.layout.fsdp.wide * m.unitGradients().tied / m.precision.grad})
 }

@@ -23,22 +23,25 @@ type op struct {
 	in, out []*tensor // the inputs and outputs that gradients flow through
 	saves   []*tensor // kept until the op's backward has run; a storage that several ops keep counts once
 	extra   int64     // further bytes kept: masks, statistics, casts of weights
-	mask    int64     // of extra, what is made beside the output though nothing keeps it: dropout's mask, factors of Python functions
-	temp    int64     // alive only while the op's backward runs, besides the gradients of its inputs and outputs
-	grads   int64     // gradients of weights that appear here
-	passes  bool      // the gradient of the output is the gradient of every input: additions, views, and sums over copies
-	folds   bool      // a matrix product of more than two dimensions, whose input's gradient is a view of a flat one
-	holds   []*tensor // alive while the op runs forward, because a variable of the Python code still names them
+	// of extra, what is made beside the output though nothing keeps it: dropout's mask, factors of Python functions
+	mask  int64
+	temp  int64 // alive only while the op's backward runs, besides the gradients of its inputs and outputs
+	grads int64 // gradients of weights that appear here
+	// the gradient of the output is the gradient of every input: additions, views, and sums over copies
+	passes bool
+	folds  bool      // a matrix product of more than two dimensions, whose input's gradient is a view of a flat one
+	holds  []*tensor // alive while the op runs forward, because a variable of the Python code still names them
 	// overwrites: the gradients of the inputs are written over what the op keeps.
 	overwrites bool
 }
 
-// A graph is a piece of a model's forward pass in the order of execution, from input to output. Two things follow from it: what is kept
-// until backward, and how high memory rises while backward walks through.
+// A graph is a piece of a model's forward pass in the order of execution, from input to output. Two things follow from
+// it: what is kept until backward, and how high memory rises while backward walks through.
 type graph struct {
 	input, output *tensor
 	ops           []op
-	// frozenInput: nothing before the graph is trained, so no gradient goes there, and what only such gradients need is not kept.
+	// frozenInput: nothing before the graph is trained, so no gradient goes there, and what only such gradients need is
+	// not kept.
 	frozenInput bool
 	shared      *tensor // kept by something outside the graph in any case: what an encoder puts out
 }
@@ -72,8 +75,8 @@ func saved(steps []step) int64 {
 	return sum
 }
 
-// steps derives what each op keeps and what is alive in its backward. A storage is kept by the first op that saves it, which is the last
-// that backward reaches.
+// steps derives what each op keeps and what is alive in its backward. A storage is kept by the first op that saves it,
+// which is the last that backward reaches.
 func (g *graph) steps() []step {
 	out := make([]step, len(g.ops))
 	kept := map[*tensor]bool{}
@@ -121,8 +124,8 @@ func (g *graph) unkept(t *tensor) int64 {
 	return t.storage().bytes()
 }
 
-// trailing is what Python's variables hold when the last op has run, besides what is kept: the graph's input, and the inputs and output of
-// the last addition and of what follows it.
+// trailing is what Python's variables hold when the last op has run, besides what is kept: the graph's input, and the
+// inputs and output of the last addition and of what follows it.
 func (g *graph) trailing() int64 {
 	held := map[*tensor]bool{g.input: true}
 	for _, o := range slices.Backward(g.ops) {
@@ -140,7 +143,8 @@ func (g *graph) trailing() int64 {
 	return sum
 }
 
-// working is the most that a checkpointed graph holds on its way forward, when nothing is kept for backward, beyond its input.
+// working is the most that a checkpointed graph holds on its way forward, when nothing is kept for backward, beyond its
+// input.
 func (g *graph) working() int64 { return g.forwardPeak(nil) - g.input.bytes() }
 
 // excess is by how much the forward pass rises above what it keeps, not counting the extra bytes of its ops.
@@ -158,8 +162,8 @@ func (g *graph) excess() int64 {
 	return g.forwardPeak(kept) - sum
 }
 
-// forwardPeak is the most that is alive at once in the forward pass: tensors live until their last use, the input and what is kept to the
-// end. If nothing is kept, masks come and go with their ops.
+// forwardPeak is the most that is alive at once in the forward pass: tensors live until their last use, the input and
+// what is kept to the end. If nothing is kept, masks come and go with their ops.
 func (g *graph) forwardPeak(kept map[*tensor]bool) int64 {
 	last := map[*tensor]int{g.input: len(g.ops)}
 	for i, o := range g.ops {
@@ -190,8 +194,8 @@ func (g *graph) forwardPeak(kept map[*tensor]bool) int64 {
 	return peak
 }
 
-// A gradient is the storage of an activation's gradient; holders counts the tensors that it waits for. A view keeps its base alive, and
-// so holds the storage a second time.
+// A gradient is the storage of an activation's gradient; holders counts the tensors that it waits for. A view keeps its
+// base alive, and so holds the storage a second time.
 type gradient struct {
 	bytes   int64
 	holders int

@@ -4,8 +4,8 @@ import "oomguard/preflight/model"
 
 // What stands in front of the layers: the batch, and what embeddings keep.
 
-// batchBytes is the tensors of a micro-batch, which a training loop holds through the optimizer's step: ids and labels (int64), pixels,
-// spectrograms.
+// batchBytes is the tensors of a micro-batch, which a training loop holds through the optimizer's step: ids and labels
+// (int64), pixels, spectrograms.
 func (b *block) batchBytes() int64 {
 	width := b.w
 	if b.trainable {
@@ -14,8 +14,8 @@ func (b *block) batchBytes() int64 {
 	return 16*b.tokens + width*b.features()
 }
 
-// features counts the numbers that the first convolution reads: pixels in patches, or frames of a spectrogram, of which two make a
-// position (Whisper).
+// features counts the numbers that the first convolution reads: pixels in patches, or frames of a spectrogram, of which
+// two make a position (Whisper).
 func (b *block) features() int64 {
 	for _, w := range b.base {
 		if w.unit != embeddingUnit {
@@ -65,7 +65,8 @@ func (b *block) embedded(checkpointed bool) int64 {
 // afterEmbedding is what the norm and the dropout behind the embeddings keep.
 func (b *block) afterEmbedding(checkpointed bool) int64 {
 	var sum int64
-	if !b.frozenEmbeddings() || checkpointed { // checkpointed layers need inputs that require a gradient (enable_input_require_grads)
+	// checkpointed layers need inputs that require a gradient (enable_input_require_grads)
+	if !b.frozenEmbeddings() || checkpointed {
 		sum += b.embeddingNorm()
 	}
 	if b.arch.EmbeddingDropout > 0 {
@@ -79,7 +80,8 @@ func isConvolution(w weight) bool {
 	return w.unit == embeddingUnit && (len(w.Shape) == 4 || w.Part.IsConvolution())
 }
 
-// convolutions is what Whisper's two keep besides the spectrogram: what each puts out, and the first one's after its GELU.
+// convolutions is what Whisper's two keep besides the spectrogram: what each puts out, and the first one's after its
+// GELU.
 func (b *block) convolutions() int64 {
 	for _, w := range b.base {
 		if w.unit == embeddingUnit && w.Part == model.PartSecondFrames {
@@ -96,15 +98,16 @@ func (b *block) embeddingNorm() int64 {
 		width = 4
 	}
 	for _, w := range b.base {
-		if w.unit == embeddingUnit && w.Role == model.Norm && w.Part != model.PartPositions && (b.arch.Encoder == nil || !w.Front) {
+		if w.unit == embeddingUnit && w.Role == model.Norm && w.Part != model.PartPositions &&
+			(b.arch.Encoder == nil || !w.Front) {
 			return b.tokens * (width*w.elements + 8)
 		}
 	}
 	return 0
 }
 
-// maskBytes is the mask of attention, which checkpointed layers keep as their argument: booleans for fused attention, else numbers that
-// are added to the scores. Gemma 2 and 3 have another one for layers with a window.
+// maskBytes is the mask of attention, which checkpointed layers keep as their argument: booleans for fused attention,
+// else numbers that are added to the scores. Gemma 2 and 3 have another one for layers with a window.
 func (b *block) maskBytes() int64 {
 	masks := int64(1)
 	if every := b.quirk.Windows; every > 0 && b.arch.Layers >= every {
@@ -122,7 +125,8 @@ func (b *block) maskBytes() int64 {
 	return 0
 }
 
-// maskWidth is that of the embeddings; causal models make their mask of them before their norm, if there is one (BLOOM).
+// maskWidth is that of the embeddings; causal models make their mask of them before their norm, if there is one
+// (BLOOM).
 func (b *block) maskWidth() int64 {
 	if b.arch.Causal {
 		return b.precision.stream
@@ -133,7 +137,8 @@ func (b *block) maskWidth() int64 {
 // bufferBytes is what the model holds besides its weights.
 func (r *rank) bufferBytes() int64 {
 	if r.arch.Facts.Quirks.Sinusoids {
-		return r.precision.unsharded() * (r.arch.MaxPositions + 2) * r.arch.Hidden // two more rows, as BART's positions have
+		// two more rows, as BART's positions have
+		return r.precision.unsharded() * (r.arch.MaxPositions + 2) * r.arch.Hidden
 	}
 	n := r.arch.Facts.Quirks.MaskBuffers
 	if n == model.PerLayer {

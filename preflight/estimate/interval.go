@@ -13,7 +13,8 @@ const (
 	unmeasuredError = 0.15
 	// Models of two stacks, and those of images, miss the laboratory's peaks by up to 3.9 %.
 	twoStacksError = 0.05
-	// What torch.compile keeps depends on its release; torchtitan's rows of high confidence at known versions differ by 3 to 7 %
+	// What torch.compile keeps depends on its release; torchtitan's rows of high confidence at known versions differ by
+	// 3 to 7 %
 	compiledError = 0.08
 )
 
@@ -28,7 +29,8 @@ func unset[T any](field func(*job.Job) *job.Setting[T]) func(*scenario) bool {
 }
 
 func with[T any](field func(*job.Job) *job.Setting[T], value T) alternative {
-	return alternative{unset(field), func(j *job.Job, _ *scenario) { *field(j) = job.Setting[T]{Value: value, Known: true} }}
+	return alternative{unset(field),
+		func(j *job.Job, _ *scenario) { *field(j) = job.Setting[T]{Value: value, Known: true} }}
 }
 
 // alternatives is, for each setting that moves memory most, the values to try when it is unknown.
@@ -45,19 +47,25 @@ var alternatives = [][]alternative{
 	{with(paramDtype, "fp32"), {func(s *scenario) bool { return !s.job.ParamDtype.Known && s.precision.compute == 2 },
 		func(j *job.Job, _ *scenario) { paramDtype(j).Offer("bf16", "") }}},
 	{with(checkpointing, "full")},
-	{{func(s *scenario) bool { return !s.job.Reentrant.Known && s.hoards() }, func(j *job.Job, _ *scenario) { j.Reentrant.Offer(false, "") }}},
+	{{func(s *scenario) bool { return !s.job.Reentrant.Known && s.hoards() },
+		func(j *job.Job, _ *scenario) { j.Reentrant.Offer(false, "") }}},
 	{with(optimizerName, "sgd")},
 	{with(gradAccum, 2)},
-	{{func(s *scenario) bool { return !s.job.RefModel.Known && s.task().reference && !s.adapters() }, func(j *job.Job, _ *scenario) { refModel(j).Offer(false, "") }}},
+	{{func(s *scenario) bool { return !s.job.RefModel.Known && s.task().reference && !s.adapters() },
+		func(j *job.Job, _ *scenario) { refModel(j).Offer(false, "") }}},
 	{{func(s *scenario) bool {
 		return !s.job.InferenceShare.Known && s.task().generates && s.in.Options.InferenceShare <= 0
 	},
 		func(j *job.Job, _ *scenario) { j.InferenceShare.Offer(colocatedShare, "") }}},
-	{{generatesWithoutPadding, func(j *job.Job, s *scenario) { j.SeqLen = job.Setting[int]{Value: int(max(s.seq/4, 1)), Known: true} }}},
+	{{generatesWithoutPadding, func(j *job.Job,
+		s *scenario) {
+		j.SeqLen = job.Setting[int]{Value: int(max(s.seq/4, 1)), Known: true}
+	}}},
 }
 
-// generatesWithoutPadding: verl takes the padding out of its rows (use_remove_padding), and answers end before the longest that is allowed.
-// How long they are is known to nobody before the run: the expected figure takes every row at full length, the lower end a quarter.
+// generatesWithoutPadding: verl takes the padding out of its rows (use_remove_padding), and answers end before the
+// longest that is allowed. How long they are is known to nobody before the run: the expected figure takes every row at
+// full length, the lower end a quarter.
 func generatesWithoutPadding(s *scenario) bool {
 	return s.task().generates && s.traits.RemovesPadding
 }
@@ -74,8 +82,8 @@ func checkpointing(j *job.Job) *job.Setting[string] { return &j.Checkpointing }
 func refModel(j *job.Job) *job.Setting[bool]        { return &j.RefModel }
 func optimizerName(j *job.Job) *job.Setting[string] { return &j.Optimizer }
 
-// interval bounds the device's memory: formulas' own error, fragmentation, context and NCCL, and what each unknown setting could
-// change if it were otherwise.
+// interval bounds the device's memory: formulas' own error, fragmentation, context and NCCL, and what each unknown
+// setting could change if it were otherwise.
 func (p *prediction) interval() (low, high int64) {
 	down, up := p.unknownSettings()
 	low = max(p.least()-down, min(p.least(), p.overhead.contextLow))
@@ -118,8 +126,8 @@ func (p *prediction) formulaError() float64 {
 	return share
 }
 
-// imbalance is what a rank needs on top whose experts get twice as many tokens as the mean: routing decides that, and dropless layers take
-// what comes.
+// imbalance is what a rank needs on top whose experts get twice as many tokens as the mean: routing decides that, and
+// dropless layers take what comes.
 func (p *prediction) imbalance() int64 {
 	if !p.spreadsExperts() || p.pinned() {
 		return 0
@@ -152,7 +160,8 @@ func (p *prediction) unknownSettings() (down, up int64) {
 	return down, up
 }
 
-// teacherLogits is at most what a loss of distillation keeps of the teacher's: its logits and their softmax, of the student's size each.
+// teacherLogits is at most what a loss of distillation keeps of the teacher's: its logits and their softmax, of the
+// student's size each.
 func (p *prediction) teacherLogits() int64 {
 	if slices.ContainsFunc(p.job.SecondModels.Or(nil), func(m job.SecondModel) bool { return m.Role == "teacher" }) {
 		return 2 * p.logits
@@ -169,8 +178,8 @@ func (p *prediction) pagedOnDevice() int64 {
 	return most
 }
 
-// typicalSizes are hidden size and layers of a transformer with that many parameters: 12 x layers x hidden^2 of them, and 128
-// times as wide as it is deep (GPT-3's and Llama's table of sizes).
+// typicalSizes are hidden size and layers of a transformer with that many parameters: 12 x layers x hidden^2 of them,
+// and 128 times as wide as it is deep (GPT-3's and Llama's table of sizes).
 func typicalSizes(parameters int64) (hidden, layers float64) {
 	layers = math.Round(math.Cbrt(float64(parameters) / (12 * 128 * 128)))
 	layers = max(layers, 1)

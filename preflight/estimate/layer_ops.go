@@ -109,7 +109,8 @@ func (b *block) linear(x *tensor, out int64, parts ...model.Part) *tensor {
 	return y
 }
 
-// matrix is the product with a weight of the given number of elements. A trained weight keeps the product's input for its gradient.
+// matrix is the product with a weight of the given number of elements. A trained weight keeps the product's input for
+// its gradient.
 func (b *block) matrix(x *tensor, n int64, weights int64) *tensor {
 	o := b.weighing(op{name: "linear", folds: true}, weights)
 	width := b.w
@@ -127,11 +128,12 @@ func (b *block) matrix(x *tensor, n int64, weights int64) *tensor {
 	return b.add(o, n, width)
 }
 
-// weighing is o with what a trained weight of so many elements adds: its gradient, which autocast makes in 16 bit first, and the weight's
-// 16-bit copy, which stays with the graph.
+// weighing is o with what a trained weight of so many elements adds: its gradient, which autocast makes in 16 bit
+// first, and the weight's 16-bit copy, which stays with the graph.
 func (b *block) weighing(o op, weights int64) op {
 	lowers := b.autocast && b.w == 4
-	if lowers && b.quant == nil && (b.trainable || b.lora != nil) && !b.arch.SharedBlocks { // those of shared blocks exist once
+	// those of shared blocks exist once
+	if lowers && b.quant == nil && (b.trainable || b.lora != nil) && !b.arch.SharedBlocks {
 		o.extra = b.c * weights
 	}
 	if b.trainable {
@@ -143,7 +145,8 @@ func (b *block) weighing(o op, weights int64) op {
 	return o
 }
 
-// withAdapter adds LoRA's branch: B(A(dropout(x))) times a number. PEFT casts x to the adapter's dtype first (peft/tuners/lora/layer.py).
+// withAdapter adds LoRA's branch: B(A(dropout(x))) times a number. PEFT casts x to the adapter's dtype first
+// (peft/tuners/lora/layer.py).
 func (b *block) withAdapter(x, y *tensor, a adapter) *tensor {
 	width := b.precision.param
 	if b.fsdp() {
@@ -157,9 +160,11 @@ func (b *block) withAdapter(x, y *tensor, a adapter) *tensor {
 	if b.traits.FusedAdapter {
 		b.branches[x] = branch
 	}
-	for _, part := range []struct{ out, weights int64 }{{b.tokens * a.rank, a.in * a.rank}, {b.tokens * a.out, a.rank * a.out}} {
+	for _, part := range []struct{ out, weights int64 }{{b.tokens * a.rank, a.in * a.rank},
+		{b.tokens * a.out, a.rank * a.out}} {
 		branch = b.lowered(branch)
-		o := op{name: "adapter", folds: true, in: []*tensor{branch}, saves: []*tensor{branch}, grads: b.precision.grad * part.weights}
+		o := op{name: "adapter", folds: true, in: []*tensor{branch}, saves: []*tensor{branch},
+			grads: b.precision.grad * part.weights}
 		out := width
 		if b.autocast {
 			out = b.c
@@ -211,11 +216,12 @@ func (b *block) layerNorm(x *tensor, rows int64) *tensor {
 	return y
 }
 
-// rmsNorm is transformers' Python code: x in fp32, times its inverse root of mean squares, back in x's dtype, times the weight. Gemma
-// multiplies by 1 + weight, and OLMo 2 by the weight, while still in fp32.
+// rmsNorm is transformers' Python code: x in fp32, times its inverse root of mean squares, back in x's dtype, times the
+// weight. Gemma multiplies by 1 + weight, and OLMo 2 by the weight, while still in fp32.
 func (b *block) rmsNorm(x *tensor, rows, width int64) *tensor {
 	wide := b.cast(x, 4)
-	root := b.add(op{name: "norm", in: []*tensor{wide}, saves: []*tensor{wide}, extra: 4 * rows, temp: 12 * x.n}, rows, 4)
+	root := b.add(op{name: "norm", in: []*tensor{wide}, saves: []*tensor{wide}, extra: 4 * rows, temp: 12 * x.n}, rows,
+		4)
 	factor := wide
 	if b.quirk.ScalesInput {
 		factor = x
@@ -242,15 +248,18 @@ func (b *block) rmsNorm(x *tensor, rows, width int64) *tensor {
 func (b *block) bareNorm(x *tensor, width int64) *tensor {
 	rows := x.n / max(width, 1)
 	wide := b.cast(x, 4)
-	root := b.add(op{name: "norm", in: []*tensor{wide}, saves: []*tensor{wide}, extra: 4 * rows, temp: 12 * x.n}, rows, 4)
-	return b.cast(b.add(op{name: "norm", in: []*tensor{wide, root}, saves: []*tensor{wide}, temp: 4 * x.n}, x.n, 4), x.width)
+	root := b.add(op{name: "norm", in: []*tensor{wide}, saves: []*tensor{wide}, extra: 4 * rows, temp: 12 * x.n}, rows,
+		4)
+	return b.cast(b.add(op{name: "norm", in: []*tensor{wide, root}, saves: []*tensor{wide}, temp: 4 * x.n}, x.n, 4),
+		x.width)
 }
 
 // pythonLayerNorm is Cohere's, written in Python on fp32: the difference from the mean is made twice.
 func (b *block) pythonLayerNorm(x *tensor, rows int64) *tensor {
 	wide := b.cast(x, 4)
 	square := b.add(op{name: "norm", in: []*tensor{wide}}, x.n, 4)
-	root := b.add(op{name: "norm", in: []*tensor{square}, saves: []*tensor{square}, extra: 4 * rows, temp: 4 * x.n}, rows, 4)
+	root := b.add(op{name: "norm", in: []*tensor{square}, saves: []*tensor{square}, extra: 4 * rows, temp: 4 * x.n},
+		rows, 4)
 	centred := b.add(op{name: "norm", in: []*tensor{wide}}, x.n, 4)
 	y := b.add(op{name: "norm", in: []*tensor{centred, root}, saves: []*tensor{centred}, temp: 4 * x.n}, x.n, 4)
 	o := op{name: "norm", in: []*tensor{y}}

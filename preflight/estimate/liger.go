@@ -29,7 +29,8 @@ func (s *scenario) settleLiger() {
 		s.loss = "none"
 	}
 	if names := strings.Split(list, "+"); some {
-		k.Rope, k.Norm, k.GLU = k.Rope && slices.Contains(names, "rope"), k.Norm && slices.Contains(names, "rms_norm"), k.GLU && slices.Contains(names, "glu")
+		k.Rope, k.Norm, k.GLU = k.Rope && slices.Contains(names, "rope"), k.Norm && slices.Contains(names, "rms_norm"),
+			k.GLU && slices.Contains(names, "glu")
 	}
 	if s.arch.Experts > 0 && k.GLU {
 		s.notes.assume("experts as transformers computes them", "Liger's kernel for experts has no formula here", true)
@@ -37,12 +38,15 @@ func (s *scenario) settleLiger() {
 	s.liger = k
 }
 
-// ligerNorm keeps its input as it is and a statistic a row; what it puts out has the input's dtype (liger_kernel/ops/rms_norm.py).
+// ligerNorm keeps its input as it is and a statistic a row; what it puts out has the input's dtype
+// (liger_kernel/ops/rms_norm.py).
 func (b *block) ligerNorm(x *tensor, rows int64) *tensor {
-	return b.add(op{name: "norm", in: []*tensor{x}, saves: []*tensor{x}, extra: 4 * rows, passes: !b.liger.NewGradient}, x.n, x.width)
+	return b.add(op{name: "norm", in: []*tensor{x}, saves: []*tensor{x}, extra: 4 * rows, passes: !b.liger.NewGradient},
+		x.n, x.width)
 }
 
-// ligerRotated rotates in place, forward and backward. Parts of a fused projection are not contiguous, and copied first.
+// ligerRotated rotates in place, forward and backward. Parts of a fused projection are not contiguous, and copied
+// first.
 func (b *block) ligerRotated(x *tensor) *tensor {
 	y := &tensor{n: x.n, width: x.width}
 	if !b.fusedQKV {
@@ -52,8 +56,8 @@ func (b *block) ligerRotated(x *tensor) *tensor {
 	return y
 }
 
-// ligerGLU keeps gate and up and writes their gradients over them (liger_kernel/ops/swiglu.py and geglu.py). Halves of a fused projection
-// are copied first.
+// ligerGLU keeps gate and up and writes their gradients over them (liger_kernel/ops/swiglu.py and geglu.py). Halves of
+// a fused projection are copied first.
 func (b *block) ligerGLU(gate, up *tensor) *tensor {
 	contiguous := func(x *tensor) *tensor {
 		if x.of == nil {
@@ -62,12 +66,13 @@ func (b *block) ligerGLU(gate, up *tensor) *tensor {
 		return b.add(op{name: "copy", in: []*tensor{x}, passes: true}, x.n, x.width)
 	}
 	gate, up = contiguous(gate), contiguous(up)
-	return b.add(op{name: "activation", in: []*tensor{gate, up}, saves: []*tensor{gate, up}, overwrites: true}, gate.n, gate.width)
+	return b.add(op{name: "activation", in: []*tensor{gate, up}, saves: []*tensor{gate, up}, overwrites: true}, gate.n,
+		gate.width)
 }
 
-// ligerLoss is the fused linear cross entropy (liger_kernel/ops/fused_linear_cross_entropy.py): the gradient of the hidden states and that of
-// the head's weight, both in the dtype of what they are for, are made in the forward pass, from the logits of next_pow2(T / ceil(V/h)) tokens at
-// a time, whose gradient is written over them.
+// ligerLoss is the fused linear cross entropy (liger_kernel/ops/fused_linear_cross_entropy.py): the gradient of the
+// hidden states and that of the head's weight, both in the dtype of what they are for, are made in the forward pass,
+// from the logits of next_pow2(T / ceil(V/h)) tokens at a time, whose gradient is written over them.
 func (r *rank) ligerLoss(tokens, vocab int64) lossMemory {
 	p, hidden := r.precision, r.arch.Hidden
 	rows := min(nextPowerOf2(ceilDiv(tokens, ceilDiv(vocab, max(hidden, 1)))), tokens)
@@ -82,7 +87,8 @@ func (r *rank) ligerLoss(tokens, vocab int64) lossMemory {
 	head := hidden * vocab
 	kept := inputs + p.unsharded()*head
 	var beside int64
-	if p.autocast && p.unsharded() == 4 { // each chunk casts the transposed weight anew, while autocast's cache has a copy of the weight itself
+	// each chunk casts the transposed weight anew, while autocast's cache has a copy of the weight itself
+	if p.autocast && p.unsharded() == 4 {
 		beside = p.compute * head
 	}
 	if r.sumsHeadApart() {
@@ -95,8 +101,8 @@ func (r *rank) ligerLoss(tokens, vocab int64) lossMemory {
 	return lossMemory{forward: kept + chunk + beside, backward: kept, gradient: inputs}
 }
 
-// sumsHeadApart says that a chunk's gradient of the head is made on its own and turned to fp32 before it is added: in releases from
-// 0.6.2, until 0.8.1 for fp32 weights and 0.8.2 for others.
+// sumsHeadApart says that a chunk's gradient of the head is made on its own and turned to fp32 before it is added: in
+// releases from 0.6.2, until 0.8.1 for fp32 weights and 0.8.2 for others.
 func (r *rank) sumsHeadApart() bool {
 	fixed := []int{0, 8, 3}
 	if r.precision.unsharded() == 4 && r.precision.compute < 4 {

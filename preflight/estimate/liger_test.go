@@ -7,7 +7,8 @@ import (
 	"oomguard/preflight/model"
 )
 
-// What stands in for what: MODEL_TYPE_TO_APPLY_LIGER_FN and the defaults of its functions (liger_kernel/transformers/monkey_patch.py, 0.8.5).
+// What stands in for what: MODEL_TYPE_TO_APPLY_LIGER_FN and the defaults of its functions
+// (liger_kernel/transformers/monkey_patch.py, 0.8.5).
 func TestLigerKernelsByModelType(t *testing.T) {
 	tests := []struct {
 		kind, kernels, loss string
@@ -18,16 +19,20 @@ func TestLigerKernelsByModelType(t *testing.T) {
 		{"llama", "liger", "liger-flce", *model.FactsOf("llama").Liger, "liger-flce"},
 		{"llama", "liger:rms_norm", "none", model.Liger{Norm: true, Loss: true}, "none"},
 		{"gemma2", "liger", "liger-flce", *model.FactsOf("gemma2").Liger, "liger-flce"},
-		{"deepseek_v3", "liger:rope+glu", "liger-flce", model.Liger{GLU: true, Loss: true}, "liger-flce"}, // rope=True is a no-op there
-		{"granite", "liger", "liger-flce", model.Liger{Rope: true, Norm: true, GLU: true}, "none"},        // Granite scales its logits
+		// rope=True is a no-op there
+		{"deepseek_v3", "liger:rope+glu", "liger-flce", model.Liger{GLU: true, Loss: true}, "liger-flce"},
+		// Granite scales its logits
+		{"granite", "liger", "liger-flce", model.Liger{Rope: true, Norm: true, GLU: true}, "none"},
 		{"gpt2", "liger", "liger-flce", model.Liger{}, "none"},
 		{"llama", "others", "none", model.Liger{}, "none"},
 	}
 	for _, tt := range tests {
-		s := scenario{job: &job.Job{LayerKernels: known(tt.kernels)}, arch: &model.Architecture{Type: tt.kind, Facts: model.FactsOf(tt.kind)}, loss: tt.loss}
+		s := scenario{job: &job.Job{LayerKernels: known(tt.kernels)},
+			arch: &model.Architecture{Type: tt.kind, Facts: model.FactsOf(tt.kind)}, loss: tt.loss}
 		s.settleLiger()
 		if s.liger != tt.want || s.loss != tt.wantLoss {
-			t.Errorf("%s of %s with %s: %+v and %s, want %+v and %s", tt.kernels, tt.kind, tt.loss, s.liger, s.loss, tt.want, tt.wantLoss)
+			t.Errorf("%s of %s with %s: %+v and %s, want %+v and %s", tt.kernels, tt.kind, tt.loss, s.liger, s.loss,
+				tt.want, tt.wantLoss)
 		}
 	}
 }
@@ -56,13 +61,14 @@ func TestLigerAsMeasured(t *testing.T) {
 	}
 }
 
-// SwiGLU of a fused gate_up_proj, as in Phi-3, copies both halves because they are not contiguous; in place of the activation's output, which
-// transformers keeps, the copies are kept, and in backward no gradient of theirs is new.
+// SwiGLU of a fused gate_up_proj, as in Phi-3, copies both halves because they are not contiguous; in place of the
+// activation's output, which transformers keeps, the copies are kept, and in backward no gradient of theirs is new.
 func TestLigerGLU(t *testing.T) {
 	const n, width = 1000, 2
 	keeps := func(fused bool) (kept, live int64) {
 		b := &block{graph: newGraph(n, width)}
-		gate, up := b.add(op{name: "linear", in: []*tensor{b.input}}, n, width), b.add(op{name: "linear", in: []*tensor{b.input}}, n, width)
+		gate, up := b.add(op{name: "linear", in: []*tensor{b.input}}, n, width),
+			b.add(op{name: "linear", in: []*tensor{b.input}}, n, width)
 		if fused {
 			parts := b.split(b.add(op{name: "linear", in: []*tensor{b.input}}, 2*n, width), n, n)
 			gate, up = parts[0], parts[1]
@@ -74,13 +80,14 @@ func TestLigerGLU(t *testing.T) {
 	}
 	for _, fused := range []bool{false, true} {
 		if kept, live := keeps(fused); kept != 2*n*width || live != n*width {
-			t.Errorf("fused %t: keeps %d, %d alive in backward; want gate and up, and the gradient of the output", fused, kept, live)
+			t.Errorf("fused %t: keeps %d, %d alive in backward; want gate and up, and the gradient of the output",
+				fused, kept, live)
 		}
 	}
 }
 
-// The head's gradient was summed apart between 0.6.2 and 0.8.1 or 0.8.2 (grad_weight += mm(...).float()): a product of 2 bytes an element
-// and its fp32 copy.
+// The head's gradient was summed apart between 0.6.2 and 0.8.1 or 0.8.2 (grad_weight += mm(...).float()): a product of
+// 2 bytes an element and its fp32 copy.
 func TestLigerLossByRelease(t *testing.T) {
 	const tokens, vocab, hidden = 4096, 32000, 1024
 	const kept, chunk = 2 * hidden * (tokens + vocab), 2 * 128 * vocab // next_pow2(4096 / 32) rows
@@ -99,7 +106,8 @@ func TestLigerLossByRelease(t *testing.T) {
 		{"0.8.2", true, 2*kept + chunk + 2*hidden*vocab},
 	}
 	for _, tt := range tests {
-		s := &scenario{job: &job.Job{Versions: map[string]string{"liger-kernel": tt.version}}, arch: &model.Architecture{Hidden: hidden}}
+		s := &scenario{job: &job.Job{Versions: map[string]string{"liger-kernel": tt.version}},
+			arch: &model.Architecture{Hidden: hidden}}
 		s.precision = precision{param: 2, compute: 2, stream: 2}
 		if tt.autocast {
 			s.precision = precision{param: 4, compute: 2, stream: 4, autocast: true}

@@ -115,8 +115,10 @@ func llamaJob(t *testing.T, layers int) *job.Job {
 		t.Fatal(err)
 	}
 	j := job.Read(job.Sources{Place: job.Elsewhere, Flags: map[string]string{
-		"model": dir, "micro-batch": "1", "grad-accum": "1", "seq-len": "4096", "precision": "bf16", "optimizer": "adamw",
-		"attention": "flash_attention_2", "method": "full", "sharding": "none", "checkpointing": "none", "versions": "torch=2.6.0,transformers=4.51.3",
+		"model": dir, "micro-batch": "1", "grad-accum": "1", "seq-len": "4096", "precision": "bf16",
+		"optimizer": "adamw",
+		"attention": "flash_attention_2", "method": "full", "sharding": "none", "checkpointing": "none",
+		"versions": "torch=2.6.0,transformers=4.51.3",
 	}})
 	if len(j.Problems) > 0 {
 		t.Fatal(j.Problems)
@@ -127,7 +129,8 @@ func llamaJob(t *testing.T, layers int) *job.Job {
 func llamaInput(t *testing.T, layers int) Input {
 	t.Helper()
 	j := llamaJob(t, layers)
-	return Input{Job: j, Model: j.Architecture, Hardware: Hardware{Kind: "cuda", ComputeCapability: "9.0"}, Options: DefaultOptions()}
+	return Input{Job: j, Model: j.Architecture, Hardware: Hardware{Kind: "cuda", ComputeCapability: "9.0"},
+		Options: DefaultOptions()}
 }
 
 func llamaOf(t *testing.T, layers int) Components {

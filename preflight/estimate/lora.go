@@ -30,11 +30,13 @@ func (s *scenario) settleMethod() error {
 	}
 	if s.lora == nil && !s.sized() && !j.Method.Known {
 		s.lora, s.weightsOnly = &job.LoRA{R: 1}, true
-		s.leaveOut(NotCounted{What: "what is trained beside the quantised weights", Why: "not known", Give: "--method lora and --lora-r"})
+		s.leaveOut(NotCounted{What: "what is trained beside the quantised weights", Why: "not known",
+			Give: "--method lora and --lora-r"})
 	}
 	if s.lora == nil {
 		s.lora = &job.LoRA{R: 8, Alpha: 8} // peft LoraConfig defaults
-		s.notes.assume("LoRA of rank 8 on PEFT's default modules", "the adapter's settings are unknown: "+reason(j.LoRA), true)
+		s.notes.assume("LoRA of rank 8 on PEFT's default modules",
+			"the adapter's settings are unknown: "+reason(j.LoRA), true)
 	}
 	if s.lora.R < 1 || s.lora.R > 1<<20 {
 		return fmt.Errorf("lora r = %d: want 1 or more", s.lora.R)
@@ -51,16 +53,21 @@ func (s *scenario) settleMethod() error {
 		}
 		stacked := func(t model.Target) bool { return t.Role == model.Expert }
 		if (s.lora.Dropout > 0 || s.lora.DoRA) && slices.ContainsFunc(targets, stacked) {
-			return fmt.Errorf("lora targets reach the stacked experts of transformers 5, where PEFT stops at lora_dropout and DoRA (lora.ParamWrapper): set lora_dropout to 0 and use_dora to false, or name attention modules alone")
+			return fmt.Errorf("lora targets reach the stacked experts of transformers 5, where PEFT stops at " +
+				"lora_dropout and DoRA (lora.ParamWrapper): set lora_dropout to 0 and use_dora to false, or name " +
+				"attention modules alone")
 		}
 	} else if !s.weightsOnly {
-		s.notes.assume("adapters of half a percent of the parameters", "their size needs the model's shapes; give --model", true)
+		s.notes.assume("adapters of half a percent of the parameters",
+			"their size needs the model's shapes; give --model", true)
 	}
 	if s.quant != nil && !j.BaseDtype.Known && s.sized() {
-		s.notes.assume("embeddings, norms and head in fp32", "prepare_model_for_kbit_training casts what is not quantised (peft/utils/other.py)", false)
+		s.notes.assume("embeddings, norms and head in fp32",
+			"prepare_model_for_kbit_training casts what is not quantised (peft/utils/other.py)", false)
 	}
 	if s.quant != nil && !s.sized() {
-		s.notes.assume("every parameter is quantised", "embeddings and head are not, but --params does not tell their size", true)
+		s.notes.assume("every parameter is quantised",
+			"embeddings and head are not, but --params does not tell their size", true)
 	}
 	return nil
 }
@@ -71,7 +78,8 @@ func (s *scenario) quantisation(method string) *job.Quant {
 	}
 	switch a := s.arch; {
 	case a.QuantMethod != "":
-		return &job.Quant{Method: a.QuantMethod, Bits: a.QuantBits, Type: a.QuantType, Double: a.QuantDouble, ComputeDtype: a.QuantComputeDtype}
+		return &job.Quant{Method: a.QuantMethod, Bits: a.QuantBits, Type: a.QuantType, Double: a.QuantDouble,
+			ComputeDtype: a.QuantComputeDtype}
 	case method == "lora8bit":
 		return &job.Quant{Method: "bnb", Bits: 8, Type: "int8"}
 	case method == "qlora":
@@ -139,7 +147,8 @@ func quantisedBytes(w weight, q *job.Quant) int64 {
 	}
 }
 
-// keepsFrozenInputs: bitsandbytes' MatMul4Bit saved its input beside the frozen weight before 0.43, where nothing needs it.
+// keepsFrozenInputs: bitsandbytes' MatMul4Bit saved its input beside the frozen weight before 0.43, where nothing needs
+// it.
 func (s *scenario) keepsFrozenInputs() bool {
 	return s.quant != nil && s.quant.Method == "bnb" && s.quant.Bits == 4 && s.older("bitsandbytes", 0, 43)
 }
@@ -167,10 +176,11 @@ func (r *rank) dequantisedBytes() int64 {
 	return copies * most * r.precision.compute
 }
 
-// litgptUnexplained is what each layer of litgpt keeps for a token under LoRA beyond what its code explains, in bytes: three tensors of
-// hidden width, fitted to the slopes between batches of phi-1.5 and stablelm-alpha-3b in its resource tables (5 rows, 5.7 and 7.2 bytes an
-// element); and with 4-bit weights of bitsandbytes 0.42, though not 0.41, 11 bytes an element more, fitted to five QLoRA rows of its
-// config_hub (1B to 9B; the other four rows are predicted with it to 1 to 5 %).
+// litgptUnexplained is what each layer of litgpt keeps for a token under LoRA beyond what its code explains, in bytes:
+// three tensors of hidden width, fitted to the slopes between batches of phi-1.5 and stablelm-alpha-3b in its resource
+// tables (5 rows, 5.7 and 7.2 bytes an element); and with 4-bit weights of bitsandbytes 0.42, though not 0.41, 11 bytes
+// an element more, fitted to five QLoRA rows of its config_hub (1B to 9B; the other four rows are predicted with it to
+// 1 to 5 %).
 func (r *rank) litgptUnexplained() int64 {
 	bytes := 3 * r.precision.compute * r.arch.Hidden
 	if r.quant != nil && !r.older("bitsandbytes", 0, 42) {

@@ -56,7 +56,8 @@ func (c measuredCase) input(t testing.TB, file measuredFile) Input {
 	j := in.Job
 	j.Versions = file.Versions
 	if c.Method == "qlora" {
-		j.Method, j.Quant = known("qlora"), known(&job.Quant{Method: "bnb", Bits: 4, Type: "nf4", Double: true, ComputeDtype: "bf16"})
+		j.Method, j.Quant = known("qlora"),
+			known(&job.Quant{Method: "bnb", Bits: 4, Type: "nf4", Double: true, ComputeDtype: "bf16"})
 		j.BaseDtype = known("fp32") // peft.prepare_model_for_kbit_training
 	}
 	if c.Loss == "liger" {
@@ -64,12 +65,13 @@ func (c measuredCase) input(t testing.TB, file measuredFile) Input {
 	}
 	j.Compile = known(c.Compiled)
 	in.Options = DefaultOptions()
-	in.Hardware = Hardware{Kind: "cuda", Name: "NVIDIA H200", Count: 1, TotalBytes: 143073 * mib, ContextBytes: -1, NCCLBytes: -1, ComputeCapability: "9.0"}
+	in.Hardware = Hardware{Kind: "cuda", Name: "NVIDIA H200", Count: 1, TotalBytes: 143073 * mib, ContextBytes: -1,
+		NCCLBytes: -1, ComputeCapability: "9.0"}
 	return in
 }
 
-// asBuilt is the configuration of a model that was built from it, without a checkpoint: transformers 5 then ties T5's head
-// (T5Config.__post_init__), which saved configurations may not.
+// asBuilt is the configuration of a model that was built from it, without a checkpoint: transformers 5 then ties T5's
+// head (T5Config.__post_init__), which saved configurations may not.
 func asBuilt(config json.RawMessage) json.RawMessage {
 	if !bytes.Contains(config, []byte(`"model_type":"t5"`)) {
 		return config
@@ -87,15 +89,20 @@ func (c measuredCase) deepSpeed() *job.DeepSpeed {
 	}
 	stage := int(c.Sharding[4] - '0')
 	return &job.DeepSpeed{
-		Stage: stage, TrainMicroBatchSizePerGPU: c.MicroBatch, GradientAccumulationSteps: max(c.GradAccum, 1), TrainBatchSize: c.MicroBatch * max(c.GradAccum, 1) * c.Ranks,
-		ReduceBucketSize: or("reduce_bucket_size", 5e8), AllgatherBucketSize: or("allgather_bucket_size", 5e8), PrefetchBucketSize: or("stage3_prefetch_bucket_size", 5e7),
-		ParamPersistenceThreshold: or("stage3_param_persistence_threshold", 1e5), MaxLiveParameters: 1e9, MaxReuseDistance: 1e9, SubGroupSize: 1e9,
-		OverlapComm: stage == 3, ContiguousGradients: true, BF16Enabled: true, OffloadOptimizer: "none", OffloadParam: "none", OffloadOptimizerRatio: 1,
+		Stage: stage, TrainMicroBatchSizePerGPU: c.MicroBatch, GradientAccumulationSteps: max(c.GradAccum, 1),
+		TrainBatchSize:   c.MicroBatch * max(c.GradAccum, 1) * c.Ranks,
+		ReduceBucketSize: or("reduce_bucket_size", 5e8), AllgatherBucketSize: or("allgather_bucket_size", 5e8),
+		PrefetchBucketSize:        or("stage3_prefetch_bucket_size", 5e7),
+		ParamPersistenceThreshold: or("stage3_param_persistence_threshold", 1e5), MaxLiveParameters: 1e9,
+		MaxReuseDistance: 1e9, SubGroupSize: 1e9,
+		OverlapComm: stage == 3, ContiguousGradients: true, BF16Enabled: true, OffloadOptimizer: "none",
+		OffloadParam: "none", OffloadOptimizerRatio: 1,
 	}
 }
 
-// steady is the peak of forward, backward or optimizer step when training runs. An engine of DeepSpeed that accumulates gradients was
-// measured with half the calls of step() that it wants, so that it updated weights in the second step but not in the third.
+// steady is the peak of forward, backward or optimizer step when training runs. An engine of DeepSpeed that accumulates
+// gradients was measured with half the calls of step() that it wants, so that it updated weights in the second step but
+// not in the third.
 func (c measuredCase) steady(stage int) int64 {
 	if stage == 2 && strings.HasPrefix(c.Sharding, "zero") && c.GradAccum > 1 {
 		return max(c.Second[stage], c.Steady[stage])
@@ -138,7 +145,8 @@ func TestMeasuredOnGPU(t *testing.T) {
 			sums.add(string(s), c.Name, p)
 		}
 		p = percent(e.PerGPU.ReservedBytes, reserved)
-		if c.Sharding == "" || c.Sharding == "ddp" { // a model that is split after it was made whole on the GPU leaves its whole size in the cache
+		// a model that is split after it was made whole on the GPU leaves its whole size in the cache
+		if c.Sharding == "" || c.Sharding == "ddp" {
 			sums.add("reserved", c.Name, p)
 		}
 		line += fmt.Sprintf("  reserved %+6.2f (%+.1f over allocated)", p, percent(reserved, peak))

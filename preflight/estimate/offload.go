@@ -2,16 +2,18 @@ package estimate
 
 import "fmt"
 
-// HostPart is one claim of a rank on host memory. Pinned memory is given out in powers of two (PyTorch's and DeepSpeed's pinned allocations
-// go through c10/core/CachingHostAllocator, which rounds each request up), so that HighBytes may be nearly twice Bytes.
+// HostPart is one claim of a rank on host memory. Pinned memory is given out in powers of two (PyTorch's and
+// DeepSpeed's pinned allocations go through c10/core/CachingHostAllocator, which rounds each request up), so that
+// HighBytes may be nearly twice Bytes.
 type HostPart struct {
 	What      string `json:"what"`
 	Bytes     int64  `json:"bytes"`
 	HighBytes int64  `json:"high_bytes"`
 }
 
-// HostMemory is what offloading takes of the host: of the rank that needs most, and of a node with that many such ranks. It is without what
-// every process holds anyway (Python, libraries, data loaders) and without loading the weights.
+// HostMemory is what offloading takes of the host: of the rank that needs most, and of a node with that many such
+// ranks. It is without what every process holds anyway (Python, libraries, data loaders) and without loading the
+// weights.
 type HostMemory struct {
 	PerRankBytes     int64      `json:"per_rank_bytes"`
 	PerRankHighBytes int64      `json:"per_rank_high_bytes"` // with pinned memory rounded up
@@ -51,14 +53,16 @@ func (r *rank) applyOffload(l *layout) {
 		}
 	}
 	if r.offload.Optimizer == "nvme" || r.offload.Params == "nvme" {
-		r.notes.assume("no host memory for what lies on NVMe", "its pinned staging buffers depend on buffer_count and buffer_size", true)
+		r.notes.assume("no host memory for what lies on NVMe",
+			"its pinned staging buffers depend on buffer_count and buffer_size", true)
 	}
 	l.addHost("offloaded activations", r.offloadedActivations(), true)
 	l.addHost("paged optimizer states, as far as the GPU has no room", r.pagedStates(), false)
 }
 
-// offloadOptimizer moves master weights and states to the host, where fp32 gradients lie beside them (deepspeed/runtime/zero/stage_1_and_2.py:
-// single_partition_of_fp32_groups and its grad, both pinned; Adam's states are not). Twin-Flow keeps a part on the GPU.
+// offloadOptimizer moves master weights and states to the host, where fp32 gradients lie beside them
+// (deepspeed/runtime/zero/stage_1_and_2.py: single_partition_of_fp32_groups and its grad, both pinned; Adam's states
+// are not). Twin-Flow keeps a part on the GPU.
 func (r *rank) offloadOptimizer(l *layout) {
 	stay := int64(0)
 	if ds := r.job.DeepSpeed.Or(nil); ds != nil && ds.OffloadOptimizerRatio > 0 && ds.OffloadOptimizerRatio < 1 {
@@ -73,7 +77,8 @@ func (r *rank) offloadOptimizer(l *layout) {
 		l.addHost("offloaded master weights", gone(l.master), r.deepspeed())
 		l.addHost("offloaded optimizer states", gone(l.optimizer), false)
 		l.addHost("fp32 gradients of the offloaded optimizer", gone(4*updated), r.deepspeed())
-		r.notes.assume(fmt.Sprintf("%.2f GiB of host memory for each rank's optimizer", float64(gone(l.master+l.optimizer+4*updated))/gib),
+		r.notes.assume(fmt.Sprintf("%.2f GiB of host memory for each rank's optimizer",
+			float64(gone(l.master+l.optimizer+4*updated))/gib),
 			"offloaded: master weights, states and fp32 gradients", false)
 	}
 	l.master, l.optimizer = l.master*stay/1000, l.optimizer*stay/1000
@@ -85,7 +90,8 @@ func (r *rank) offloadOptimizer(l *layout) {
 		l.grads, l.accumulated, l.gradsResident = 0, 0, false
 	}
 	if !r.sharded() {
-		r.notes.assume("optimizer states in host memory", fmt.Sprintf("offload without sharding (%s)", r.sharding), true)
+		r.notes.assume("optimizer states in host memory", fmt.Sprintf("offload without sharding (%s)", r.sharding),
+			true)
 	}
 }
 
@@ -97,9 +103,11 @@ func (r *rank) offloadedActivations() int64 {
 	return r.layers * r.precision.stream * r.arch.Hidden * r.tokens()
 }
 
-// hostMemory is what the rank of the pipeline stage that needs most takes of its host, and all ranks of a node together.
+// hostMemory is what the rank of the pipeline stage that needs most takes of its host, and all ranks of a node
+// together.
 func (s *scenario) hostMemory() HostMemory {
-	host := HostMemory{RanksPerNode: min(int64(s.job.NProc.Or(max(s.in.Hardware.Count, 1))), s.world), Parts: []HostPart{}}
+	host := HostMemory{RanksPerNode: min(int64(s.job.NProc.Or(max(s.in.Hardware.Count, 1))), s.world),
+		Parts: []HostPart{}}
 	for stage := range s.pp {
 		var rank, high int64
 		parts := s.rankOf(stage).layout().host
@@ -110,6 +118,7 @@ func (s *scenario) hostMemory() HostMemory {
 			host.PerRankBytes, host.PerRankHighBytes, host.Parts = rank, high, parts
 		}
 	}
-	host.PerNodeBytes, host.PerNodeHighBytes = host.RanksPerNode*host.PerRankBytes, host.RanksPerNode*host.PerRankHighBytes
+	host.PerNodeBytes, host.PerNodeHighBytes = host.RanksPerNode*host.PerRankBytes,
+		host.RanksPerNode*host.PerRankHighBytes
 	return host
 }

@@ -12,8 +12,9 @@ import (
 func optimized(ws []weight) []optim.Tensor {
 	list := make([]optim.Tensor, len(ws))
 	for i, w := range ws {
-		list[i] = optim.Tensor{Shape: w.Shape, Elements: w.elements, Repeat: w.repeat, Width: w.width, Shapeless: w.shapeless,
-			Linear: w.Role == model.Linear, Embedding: w.Role == model.Embedding}
+		list[i] = optim.Tensor{Shape: w.Shape, Elements: w.elements, Repeat: w.repeat, Width: w.width,
+			Shapeless: w.shapeless,
+			Linear:    w.Role == model.Linear, Embedding: w.Role == model.Embedding}
 	}
 	return list
 }
@@ -44,7 +45,8 @@ func (r *rank) largestUpdate() int64 {
 	return most
 }
 
-// projectionRank is the rank that GaLore and APOLLO project gradients to, 128 where nothing names one (transformers/trainer_optimizer.py).
+// projectionRank is the rank that GaLore and APOLLO project gradients to, 128 where nothing names one
+// (transformers/trainer_optimizer.py).
 func (r *rank) projectionRank() int64 {
 	const fallback = 128
 	if !r.optimizer.Projects {
@@ -66,13 +68,15 @@ func (r *rank) resident() []weight {
 	if !r.optimizer.Paged {
 		return r.trained
 	}
-	r.notes.assume("optimizer states in managed memory, outside PyTorch's allocator", "they fill what is free on the GPU and move to the host otherwise", true)
+	r.notes.assume("optimizer states in managed memory, outside PyTorch's allocator",
+		"they fill what is free on the GPU and move to the host otherwise", true)
 	return slices.DeleteFunc(slices.Clone(r.trained), isPaged)
 }
 
 func isPaged(w weight) bool { return optim.Tensor{Elements: w.elements}.Paged() }
 
-// pagedStates is the bytes of optimizer states in CUDA's managed memory: on the GPU as long as it has room, which nvidia-smi shows.
+// pagedStates is the bytes of optimizer states in CUDA's managed memory: on the GPU as long as it has room, which
+// nvidia-smi shows.
 func (r *rank) pagedStates() int64 {
 	if !r.optimizer.Paged {
 		return 0
@@ -85,8 +89,8 @@ func (r *rank) pagedStates() int64 {
 	return states
 }
 
-// stepsInBackward is how many gradients are alive at once where each weight is updated as soon as its gradient is there (torchtune's
-// optimizer_in_bwd, Trainer's layerwise optimizers, LOMO), and 0 where gradients wait for the step.
+// stepsInBackward is how many gradients are alive at once where each weight is updated as soon as its gradient is there
+// (torchtune's optimizer_in_bwd, Trainer's layerwise optimizers, LOMO), and 0 where gradients wait for the step.
 func (r *rank) stepsInBackward() int64 {
 	alive := r.optimizer.InBackward
 	if alive == 0 && r.job.OptimizerInBackward.Or(false) {
@@ -94,7 +98,8 @@ func (r *rank) stepsInBackward() int64 {
 	}
 	if r.accum > 1 || r.sharded() {
 		if alive > 0 {
-			r.notes.assume("gradients wait for the optimizer step", "updates during backward need no accumulation and no sharding", true)
+			r.notes.assume("gradients wait for the optimizer step",
+				"updates during backward need no accumulation and no sharding", true)
 		}
 		return 0
 	}

@@ -11,8 +11,9 @@ const (
 	gib = 1 << 30
 )
 
-// cuBLAS asks PyTorch's allocator for a workspace for each (handle, stream): two chunks of 4 MiB and eight of 16 KiB, or 32 MiB
-// from compute capability 9.0 on (ATen/cuda/CublasHandlePool.cpp). Backward runs in a thread of its own and has a second one.
+// cuBLAS asks PyTorch's allocator for a workspace for each (handle, stream): two chunks of 4 MiB and eight of 16 KiB,
+// or 32 MiB from compute capability 9.0 on (ATen/cuda/CublasHandlePool.cpp). Backward runs in a thread of its own and
+// has a second one.
 const (
 	smallWorkspace = 2*4096*1024 + 8*16*1024
 	largeWorkspace = 32 * mib
@@ -21,8 +22,9 @@ const (
 // idlePythonBytes is what a Python process that has imported torch holds: measured with torch 2.15 on Linux x86-64.
 const idlePythonBytes = 230 * mib
 
-// contextClasses are the memory a CUDA process holds outside PyTorch's allocator, by compute capability and, within one, by the
-// device's memory: the largest single-process figures of public out-of-memory messages, rounded up. First match wins.
+// contextClasses are the memory a CUDA process holds outside PyTorch's allocator, by compute capability and, within
+// one, by the device's memory: the largest single-process figures of public out-of-memory messages, rounded up. First
+// match wins.
 var contextClasses = []struct {
 	minCC, maxCC  float64
 	maxTotalBytes int64 // 0: any
@@ -33,12 +35,13 @@ var contextClasses = []struct {
 	{minCC: 9.0, maxCC: 99, bytes: 75 * gib / 100, what: "H100 and later"},
 	{minCC: 7.2, maxCC: 7.6, bytes: 15 * gib / 100, what: "Turing (T4, RTX 20)"},
 	{minCC: 8.6, maxCC: 8.6, maxTotalBytes: 13 * gib, bytes: 15 * gib / 100, what: "small Ampere (RTX 3060)"},
-	{minCC: 8.6, maxCC: 8.9, maxTotalBytes: 23 * gib, bytes: 35 * gib / 100, what: "L4, A10G and consumer GPUs up to 16 GB"},
+	{minCC: 8.6, maxCC: 8.9, maxTotalBytes: 23 * gib, bytes: 35 * gib / 100,
+		what: "L4, A10G and consumer GPUs up to 16 GB"},
 	{minCC: 0, maxCC: 99, bytes: 60 * gib / 100, what: "V100, A100, L40S, RTX 3090 and 4090"},
 }
 
-// NCCL's buffers for the first communicator on NVLink, their range, and for each further process group (A100 and H100 measurements
-// in pytorch and nccl threads: 0.4 to 1.3 GiB above a single process, 0.5 to 0.7 for one more group).
+// NCCL's buffers for the first communicator on NVLink, their range, and for each further process group (A100 and H100
+// measurements in pytorch and nccl threads: 0.4 to 1.3 GiB above a single process, 0.5 to 0.7 for one more group).
 const (
 	firstCommunicator     = 1 * gib
 	firstCommunicatorLow  = 3 * gib / 10
@@ -72,8 +75,8 @@ func (s *scenario) overhead() overhead {
 	}
 	o.workspace = s.workspace()
 	if s.megatron() {
-		// Transformer Engine has a workspace of its own. Between steps, four tests of Megatron on H100 hold 6 + 12/N or 18 bytes a
-		// parameter and 96 to 103 MiB: three workspaces.
+		// Transformer Engine has a workspace of its own. Between steps, four tests of Megatron on H100 hold 6 + 12/N or
+		// 18 bytes a parameter and 96 to 103 MiB: three workspaces.
 		o.library = o.workspace
 	}
 	if opt.ContextBytes >= 0 {
@@ -102,15 +105,18 @@ func (s *scenario) contextBytes() int64 {
 	}
 	cc := computeCapability(hw.ComputeCapability)
 	for _, c := range contextClasses {
-		if cc >= c.minCC && cc <= c.maxCC && (c.maxTotalBytes == 0 || hw.TotalBytes > 0 && hw.TotalBytes <= c.maxTotalBytes) {
-			s.notes.assume(fmt.Sprintf("a CUDA context of %d MiB", c.bytes/mib), "class of "+c.what+"; not measured here", true)
+		if cc >= c.minCC && cc <= c.maxCC &&
+			(c.maxTotalBytes == 0 || hw.TotalBytes > 0 && hw.TotalBytes <= c.maxTotalBytes) {
+			s.notes.assume(fmt.Sprintf("a CUDA context of %d MiB", c.bytes/mib),
+				"class of "+c.what+"; not measured here", true)
 			return c.bytes
 		}
 	}
 	return 0
 }
 
-// addCommunicators adds NCCL, which allocates outside PyTorch: one communicator for data parallelism and one for each further group.
+// addCommunicators adds NCCL, which allocates outside PyTorch: one communicator for data parallelism and one for each
+// further group.
 func (s *scenario) addCommunicators(o *overhead) {
 	if s.world <= 1 {
 		return
@@ -124,7 +130,8 @@ func (s *scenario) addCommunicators(o *overhead) {
 	if s.sharding == "fsdp-hybrid" {
 		groups++
 	}
-	first, low, high, further := int64(firstCommunicator), int64(firstCommunicatorLow), int64(firstCommunicatorHigh), int64(furtherCommunicator)
+	first, low, high, further := int64(firstCommunicator), int64(firstCommunicatorLow), int64(firstCommunicatorHigh),
+		int64(furtherCommunicator)
 	if n := s.in.Hardware.NCCLBytes; n >= 0 && s.in.Hardware.Kind != "" {
 		first, low, high, further = n, n, n, n
 	} else {
@@ -155,24 +162,27 @@ func computeCapability(text string) float64 {
 	return cc
 }
 
-// The share of memory beyond the model states that the caching allocator reserves without handing it out: public pairs of
-// max_memory_reserved and max_memory_allocated differ by 6 to 12 % of the whole; states are allocated once and fragment little.
+// The share of memory beyond the model states that the caching allocator reserves without handing it out: public pairs
+// of max_memory_reserved and max_memory_allocated differ by 6 to 12 % of the whole; states are allocated once and
+// fragment little.
 const (
 	fragmentationExpected = 0.05
 	fragmentationHigh     = 0.12
-	// Whole logits leave cache behind that nothing else fits in, because each of their copies is another large block: half their peak
-	// is what brings 50 runs of Trainer at fixed length (fms-acceleration, high confidence) from 13 to 6 % of the device's memory in the
-	// median; some leave a little more than all of it. Fused losses leave next to nothing.
+	// Whole logits leave cache behind that nothing else fits in, because each of their copies is another large block:
+	// half their peak is what brings 50 runs of Trainer at fixed length (fms-acceleration, high confidence) from 13 to
+	// 6 % of the device's memory in the median; some leave a little more than all of it. Fused losses leave next to
+	// nothing.
 	logitsExpected = 0.5
 	logitsHigh     = 1.2
-	// Where every batch has another length, each new size of logits gets a new segment while the old ones stay cached: reserved memory then
-	// grows by about 40 bytes a token and vocabulary entry where 12 to 14 are allocated (ms-swift's benchmark, 36 rows on torch 2.1).
+	// Where every batch has another length, each new size of logits gets a new segment while the old ones stay cached:
+	// reserved memory then grows by about 40 bytes a token and vocabulary entry where 12 to 14 are allocated
+	// (ms-swift's benchmark, 36 rows on torch 2.1).
 	unlikeLogitsHigh = 2.2
 	segmentBytes     = 2 * mib // large segments are multiples of it (c10/cuda/CUDACachingAllocator.cpp)
 )
 
-// fragmentation is the expected and the highest unusable cache for a stage's components; whole is the largest that logits have been by
-// then, since the cache that they leave stays.
+// fragmentation is the expected and the highest unusable cache for a stage's components; whole is the largest that
+// logits have been by then, since the cache that they leave stays.
 func (s *scenario) fragmentation(c Components, whole int64) (expected, high int64) {
 	if s.cpu() {
 		return 0, 0
@@ -193,10 +203,12 @@ func (s *scenario) fragmentation(c Components, whole int64) (expected, high int6
 	if s.unlikeLengths() {
 		most = unlikeLogitsHigh
 	}
-	return roundUp(fragmentationExpected*moving + logitsExpected*logits), roundUp(fragmentationHigh*moving + most*logits)
+	return roundUp(fragmentationExpected*moving + logitsExpected*logits),
+		roundUp(fragmentationHigh*moving + most*logits)
 }
 
-// unlikeLengths says that batches may differ in length: Trainer pads each to its own longest sequence unless samples are packed.
+// unlikeLengths says that batches may differ in length: Trainer pads each to its own longest sequence unless samples
+// are packed.
 func (s *scenario) unlikeLengths() bool {
 	return s.traits.PadsBatches && !s.job.Packing.Or(false)
 }

@@ -15,8 +15,8 @@ type precision struct {
 	state   int64 // optimizer states: the dtype of what the optimizer updates
 	compute int64 // activations inside a block
 	stream  int64 // residual stream between blocks
-	// autocast: matrix products in 16 bit, norms, softmax and losses in fp32, whatever the weights are; casts of fp32 weights are cached
-	// (torch/amp/autocast_mode.py).
+	// autocast: matrix products in 16 bit, norms, softmax and losses in fp32, whatever the weights are; casts of fp32
+	// weights are cached (torch/amp/autocast_mode.py).
 	autocast bool
 	gathered bool // weights are gathered in the dtype of computation (FSDP)
 }
@@ -29,8 +29,8 @@ func (p precision) unsharded() int64 {
 	return min(p.param, p.compute)
 }
 
-// dtypeBytes are the dtypes of weights and of computation. Reduced formats below 16 bit keep 16-bit activations for autograd in
-// Transformer Engine and torchao, so they count as 2.
+// dtypeBytes are the dtypes of weights and of computation. Reduced formats below 16 bit keep 16-bit activations for
+// autograd in Transformer Engine and torchao, so they count as 2.
 var dtypeBytes = map[string]int64{"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 2}
 
 func widthOf(dtype, setting string) (int64, error) {
@@ -49,7 +49,8 @@ func (s *scenario) settlePrecision() error {
 		return err
 	}
 	if j.Precision.Or("") == "fp8" {
-		s.notes.assume("fp8 matrix products keep 16-bit activations for the backward pass", "fp8 layouts differ by library", true)
+		s.notes.assume("fp8 matrix products keep 16-bit activations for the backward pass",
+			"fp8 layouts differ by library", true)
 	}
 	param, master, err := s.storage(compute)
 	if err != nil {
@@ -84,8 +85,8 @@ func (s *scenario) settlePrecision() error {
 	return nil
 }
 
-// megatronGradients is the width of Megatron's gradient buffer where nothing names one: fp32 in bf16 training, the weights' fp16 otherwise
-// (accumulate_allreduce_grads_in_fp32 in megatron/training/arguments.py).
+// megatronGradients is the width of Megatron's gradient buffer where nothing names one: fp32 in bf16 training, the
+// weights' fp16 otherwise (accumulate_allreduce_grads_in_fp32 in megatron/training/arguments.py).
 func (s *scenario) megatronGradients(compute int64) int64 {
 	if s.job.Precision.Or("") == "fp16" {
 		return compute
@@ -119,7 +120,8 @@ func (s *scenario) storage(compute int64) (param int64, master bool, err error) 
 		master = j.MasterFP32.Value
 	case s.deepspeed() && compute == 2 && param != 4, s.megatron() && compute == 2 && param != 4:
 		master = true
-		s.notes.assume("16-bit weights with an fp32 master copy", "what DeepSpeed and Megatron do in bf16 and fp16", true)
+		s.notes.assume("16-bit weights with an fp32 master copy", "what DeepSpeed and Megatron do in bf16 and fp16",
+			true)
 	}
 	if param == 0 {
 		param = s.assumedStorage(compute, master)
@@ -132,16 +134,19 @@ func (s *scenario) assumedStorage(compute int64, master bool) int64 {
 		return compute
 	}
 	if s.adapters() {
-		// PEFT upcasts 16-bit adapters unless autocast_adapter_dtype=False, which TRL passes (peft mapping_func.py, trl sft_trainer.py).
+		// PEFT upcasts 16-bit adapters unless autocast_adapter_dtype=False, which TRL passes (peft mapping_func.py, trl
+		// sft_trainer.py).
 		if s.traits.NarrowAdapters {
-			s.notes.assume("adapter weights in the base model's 16-bit dtype", "TRL passes autocast_adapter_dtype=False", true)
+			s.notes.assume("adapter weights in the base model's 16-bit dtype",
+				"TRL passes autocast_adapter_dtype=False", true)
 			return 2
 		}
 		s.notes.assume("adapter weights in fp32", "PEFT's autocast_adapter_dtype default", true)
 		return 4
 	}
 	// transformers 5 loads the checkpoint's own dtype, 4 loads fp32.
-	if v := s.job.Versions["transformers"]; v != "" && !strings.HasPrefix(v, "4.") && s.arch.Dtype != "fp32" && s.arch.Dtype != "" {
+	if v := s.job.Versions["transformers"]; v != "" && !strings.HasPrefix(v, "4.") && s.arch.Dtype != "fp32" &&
+		s.arch.Dtype != "" {
 		s.notes.assume("weights in the checkpoint's "+s.arch.Dtype, "default of transformers "+v, true)
 		return 2
 	}
@@ -150,7 +155,8 @@ func (s *scenario) assumedStorage(compute int64, master bool) int64 {
 }
 
 // adapterPrecision is the precision of a LoRA job: the frozen base decides what activations look like. Where nothing
-// says so, autocast is what the Hugging Face trainers switch on with bf16=True; other programs run the base in its own dtype.
+// says so, autocast is what the Hugging Face trainers switch on with bf16=True; other programs run the base in its own
+// dtype.
 func (s *scenario) adapterPrecision(p precision) precision {
 	wide := s.baseWidth() == 4
 	p.autocast = p.compute == 2 && s.job.Autocast.Or(s.traits.AutocastsAdapters || wide && s.quant == nil)

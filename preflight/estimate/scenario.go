@@ -20,11 +20,12 @@ type scenario struct {
 	notes  notes
 	left   []NotCounted // second models without a size, and the like
 
-	precision     precision
-	optimizer     optim.Optimizer
-	quant         *job.Quant // storage of frozen Linear weights; nil: not quantised
-	lora          *job.LoRA  // nil: every weight is trained
-	trainedLayers int64      // method freeze: the last that many layers are trained, or with a minus the first; 0: it is another method
+	precision precision
+	optimizer optim.Optimizer
+	quant     *job.Quant // storage of frozen Linear weights; nil: not quantised
+	lora      *job.LoRA  // nil: every weight is trained
+	// method freeze: the last that many layers are trained, or with a minus the first; 0: it is another method
+	trainedLayers int64
 	// weightsOnly: the weights are quantised and nothing says what is trained beside them, so nothing else is counted.
 	weightsOnly bool
 	liger       model.Liger // what Liger's kernels replace
@@ -69,7 +70,8 @@ func newScenario(in Input) (*scenario, error) {
 		s.notes.assume(text, "what the model's config leaves open", false)
 	}
 	s.settleWords()
-	steps := []func() error{s.settleLayout, s.settleBatch, s.settleTask, s.settleMethod, s.settlePrecision, s.settleOptimizer}
+	steps := []func() error{s.settleLayout, s.settleBatch, s.settleTask, s.settleMethod, s.settlePrecision,
+		s.settleOptimizer}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("estimate: %w", err)
@@ -121,7 +123,8 @@ func (s *scenario) settleWords() {
 	s.checkpointing = choose(s, j.Checkpointing, "none", "checkpointing")
 	s.offload = j.Offload.Or(job.Offload{})
 	if s.offload.Idle && s.offload != (job.Offload{Optimizer: "none", Params: "none", Idle: true}) {
-		s.notes.assume("nothing is offloaded at the peak", "what is offloaded comes back to the GPU while the model is trained", false)
+		s.notes.assume("nothing is offloaded at the peak",
+			"what is offloaded comes back to the GPU while the model is trained", false)
 	}
 	if s.offload.Idle {
 		s.offload = job.Offload{Optimizer: "none", Params: "none"}
@@ -169,7 +172,8 @@ func (s *scenario) settleLayout() error {
 		s.notes.assume(fmt.Sprintf("world_size = %d", s.world), "world_size is unknown: "+reason(j.WorldSize), true)
 	}
 	if s.spreadsExperts() {
-		s.notes.assume("every rank's experts get an equal share of the tokens", "routing decides; the upper bound has twice the share", true)
+		s.notes.assume("every rank's experts get an equal share of the tokens",
+			"routing decides; the upper bound has twice the share", true)
 	}
 	s.sequenceParallel = j.SequenceParallel.Or(s.traits.SequenceParallel)
 	if s.tp > 1 && !s.sequenceParallel && !j.SequenceParallel.Known {
@@ -180,8 +184,10 @@ func (s *scenario) settleLayout() error {
 
 func (s *scenario) settleBatch() error {
 	j := s.job
-	if j.MicroBatch.Known && j.MicroBatch.Value < 1 || j.SeqLen.Known && j.SeqLen.Value < 1 || j.GradAccum.Known && j.GradAccum.Value < 1 {
-		return fmt.Errorf("micro_batch %d, seq_len %d, grad_accum %d: want 1 or more", j.MicroBatch.Value, j.SeqLen.Value, j.GradAccum.Value)
+	if j.MicroBatch.Known && j.MicroBatch.Value < 1 || j.SeqLen.Known && j.SeqLen.Value < 1 ||
+		j.GradAccum.Known && j.GradAccum.Value < 1 {
+		return fmt.Errorf("micro_batch %d, seq_len %d, grad_accum %d: want 1 or more", j.MicroBatch.Value,
+			j.SeqLen.Value, j.GradAccum.Value)
 	}
 	s.batch, s.seq = int64(j.MicroBatch.Or(1)), int64(j.SeqLen.Or(int(s.defaultSequence())))
 	if !s.pinned() {
@@ -190,7 +196,8 @@ func (s *scenario) settleBatch() error {
 	}
 	s.accum = int64(choose(s, j.GradAccum, 1, "grad_accum"))
 	if s.seq > maxSequence || s.batch > maxTokens || s.batch*s.seq > maxTokens {
-		return fmt.Errorf("micro_batch %d of seq_len %d is out of range: at most %d tokens of a sequence and %d of a micro-batch",
+		return fmt.Errorf("micro_batch %d of seq_len %d is out of range: at most %d tokens of a sequence and %d of "+
+			"a micro-batch",
 			s.batch, s.seq, maxSequence, maxTokens)
 	}
 	s.seq = ceilDiv(s.seq, s.cp)
@@ -213,7 +220,8 @@ func (s *scenario) settleOptimizer() error {
 		return fmt.Errorf("unknown optimizer %q: use one of %s", name, strings.Join(optim.Words(optim.Ours), ", "))
 	}
 	if o.Rough && !s.sized() {
-		s.notes.assume(name+"'s state is approximate", "it depends on tensor shapes, which --params does not give", true)
+		s.notes.assume(name+"'s state is approximate", "it depends on tensor shapes, which --params does not give",
+			true)
 	}
 	s.optimizer = o
 	return nil

@@ -12,11 +12,12 @@ import (
 
 // A taskRule is what a way of training adds to plain training with a loss over every token.
 type taskRule struct {
-	rows       int64 // of the micro-batch for one sample: 2 where a chosen and a rejected answer stand side by side; 0 means 1
-	reference  bool  // answers are compared with those of a frozen reference model
-	classifies bool  // one number a sequence instead of logits
-	critic     bool  // a frozen reward model and a trained value model
-	generates  bool  // the model writes answers while it is trained
+	// of the micro-batch for one sample: 2 where a chosen and a rejected answer stand side by side; 0 means 1
+	rows       int64
+	reference  bool // answers are compared with those of a frozen reference model
+	classifies bool // one number a sequence instead of logits
+	critic     bool // a frozen reward model and a trained value model
+	generates  bool // the model writes answers while it is trained
 	note       string
 }
 
@@ -41,15 +42,18 @@ func (s *scenario) settleTask() error {
 		s.notes.assume(fmt.Sprintf("%d sequences per sample", rule.rows), rule.note, false)
 	}
 	if rule.generates {
-		s.notes.assume("no cache of keys and values while answers are generated", "their number and length are not known", true)
+		s.notes.assume("no cache of keys and values while answers are generated",
+			"their number and length are not known", true)
 	}
 	if generatesWithoutPadding(s) {
-		s.notes.assume("every answer is as long as is allowed", "how long they get is not known before the run, and their padding is taken out", true)
+		s.notes.assume("every answer is as long as is allowed",
+			"how long they get is not known before the run, and their padding is taken out", true)
 	}
 	return nil
 }
 
-// rewarding is the model with one number a sequence instead of an output projection (AutoModelForSequenceClassification with num_labels=1).
+// rewarding is the model with one number a sequence instead of an output projection (AutoModelForSequenceClassification
+// with num_labels=1).
 func rewarding(a *model.Architecture) *model.Architecture {
 	last := len(a.Units) - 1
 	if last < 0 || !a.Causal {
@@ -58,14 +62,17 @@ func rewarding(a *model.Architecture) *model.Architecture {
 	copied := *a
 	copied.Tied, copied.TiedHead, copied.Causal, copied.LogitsWidth = false, nil, false, 1
 	copied.Units = slices.Clone(a.Units)
-	copied.Units[last].Tensors = append(slices.DeleteFunc(slices.Clone(a.Units[last].Tensors), func(t model.Tensor) bool {
-		return t.Role == model.Head || t.Role == model.Bias && t.Part == model.PartHead
-	}), model.Tensor{Module: "score", Path: "score", Role: model.Head, Part: model.PartScore, Shape: []int64{1, a.Hidden}})
+	copied.Units[last].Tensors = append(slices.DeleteFunc(slices.Clone(a.Units[last].Tensors),
+		func(t model.Tensor) bool {
+			return t.Role == model.Head || t.Role == model.Bias && t.Part == model.PartHead
+		}), model.Tensor{Module: "score", Path: "score", Role: model.Head, Part: model.PartScore,
+		Shape: []int64{1, a.Hidden}})
 	return &copied
 }
 
-// holdsReference says whether a frozen copy of the model is there to compare with. Adapters make one unnecessary, because they can be
-// switched off; log-probabilities that were computed before make it so too, which the job's ref_model says.
+// holdsReference says whether a frozen copy of the model is there to compare with. Adapters make one unnecessary,
+// because they can be switched off; log-probabilities that were computed before make it so too, which the job's
+// ref_model says.
 func (s *scenario) holdsReference() bool {
 	set := s.job.RefModel
 	switch {
@@ -81,13 +88,15 @@ func (s *scenario) holdsReference() bool {
 	return true
 }
 
-// addReference adds the other models of preference and reinforcement learning. Frozen ones are whole on every rank unless ZeRO-3 or
-// FSDP splits them, and have the dtype in which the policy was loaded (TRL prepares them like the policy).
+// addReference adds the other models of preference and reinforcement learning. Frozen ones are whole on every rank
+// unless ZeRO-3 or FSDP splits them, and have the dtype in which the policy was loaded (TRL prepares them like the
+// policy).
 func (r *rank) addReference(l *layout) {
 	own, frozen := *l, int64(0)
 	if !r.namesReference() && r.holdsReference() {
 		frozen++
-		r.notes.assume("the reference model's weights are among the parameters", "it is as large as the policy and is never trained", false)
+		r.notes.assume("the reference model's weights are among the parameters",
+			"it is as large as the policy and is never trained", false)
 	}
 	one := r.precision.param * count(r.base, nil)
 	if r.adapters() {
@@ -105,7 +114,8 @@ func (r *rank) addReference(l *layout) {
 		return
 	}
 	if r.task().critic && !r.job.SecondModels.Known {
-		r.leaveOut(NotCounted{What: "reward model and value model", Why: "not counted: PPO has both, and nothing tells their sizes", Give: giveSecondModels})
+		r.leaveOut(NotCounted{What: "reward model and value model",
+			Why: "not counted: PPO has both, and nothing tells their sizes", Give: giveSecondModels})
 	}
 	for _, m := range r.job.SecondModels.Or(nil) {
 		r.addSecond(l, own, one, m)
@@ -114,37 +124,45 @@ func (r *rank) addReference(l *layout) {
 
 // namesReference says that the frozen model to compare with has a name, and a size, of its own.
 func (s *scenario) namesReference() bool {
-	return slices.ContainsFunc(s.job.SecondModels.Or(nil), func(m job.SecondModel) bool { return m.Role == "teacher" || m.Role == "reference" })
+	return slices.ContainsFunc(s.job.SecondModels.Or(nil),
+		func(m job.SecondModel) bool { return m.Role == "teacher" || m.Role == "reference" })
 }
 
 // giveSecondModels is what to do about models without a size.
 const giveSecondModels = "--second-models SIZE"
 
-// addSecond adds a model beside the trained one: by its size in parameters what the trained one takes in own, or what a frozen copy of that takes.
+// addSecond adds a model beside the trained one: by its size in parameters what the trained one takes in own, or what a
+// frozen copy of that takes.
 func (r *rank) addSecond(l *layout, own layout, frozen int64, m job.SecondModel) {
 	size, name := m.Params, strings.TrimSpace(m.Role+" "+m.Name)
 	if m.Role == "teacher" {
-		r.notes.assume("the teacher's logits are not counted", "how the losses of distillation hold them differs by program", true)
+		r.notes.assume("the teacher's logits are not counted",
+			"how the losses of distillation hold them differs by program", true)
 	}
 	if m.Idle {
 		r.notes.assume("the "+name+" is in host memory while the model is trained", reason(r.job.SecondModels), false)
 		return
 	}
 	if size <= 0 || size > maxParameters {
-		r.leaveOut(NotCounted{What: name, Why: "not counted: its size is not known (" + cmp.Or(m.Origin, r.job.SecondModels.Origin, "nothing names it") + ")", Give: giveSecondModels})
+		r.leaveOut(NotCounted{What: name,
+			Why: "not counted: its size is not known (" +
+				cmp.Or(m.Origin, r.job.SecondModels.Origin, "nothing names it") + ")", Give: giveSecondModels})
 		return
 	}
 	scaled := func(bytes int64) int64 { return int64(float64(bytes) * float64(size) / float64(r.arch.Parameters())) }
 	if m.Trained && !r.adapters() {
-		l.params, l.master, l.grads = l.params+scaled(own.params), l.master+scaled(own.master), l.grads+scaled(own.grads)
+		l.params, l.master, l.grads = l.params+scaled(own.params), l.master+scaled(own.master),
+			l.grads+scaled(own.grads)
 		l.optimizer, l.persistent = l.optimizer+scaled(own.optimizer), l.persistent+scaled(own.persistent)
 	} else {
 		l.params += scaled(frozen)
 	}
-	r.notes.assume(fmt.Sprintf("the %s is among the parameters", name), fmt.Sprintf("%d parameters: %s", size, reason(r.job.SecondModels)), false)
+	r.notes.assume(fmt.Sprintf("the %s is among the parameters", name),
+		fmt.Sprintf("%d parameters: %s", size, reason(r.job.SecondModels)), false)
 }
 
-// inferenceBytes is what an inference engine in the training processes keeps for itself: vLLM's gpu_memory_utilization of the whole GPU.
+// inferenceBytes is what an inference engine in the training processes keeps for itself: vLLM's gpu_memory_utilization
+// of the whole GPU.
 func (s *scenario) inferenceBytes() int64 {
 	share, origin := s.in.Options.InferenceShare, "the option for the inference engine's share"
 	if share <= 0 {
@@ -153,14 +171,17 @@ func (s *scenario) inferenceBytes() int64 {
 	switch {
 	case share <= 0 || share > 1:
 		if s.task().generates && !s.job.InferenceShare.Known {
-			s.notes.assume("no inference engine on the training GPUs", "inference_share is unknown: "+reason(s.job.InferenceShare), true)
+			s.notes.assume("no inference engine on the training GPUs",
+				"inference_share is unknown: "+reason(s.job.InferenceShare), true)
 		}
 		return 0
 	case s.in.Hardware.Kind != "cuda" || s.in.Hardware.TotalBytes <= 0:
-		s.notes.assume(fmt.Sprintf("the inference engine's %.0f %% of the GPU are not counted", 100*share), "the GPU's size is unknown; give --gpu", true)
+		s.notes.assume(fmt.Sprintf("the inference engine's %.0f %% of the GPU are not counted", 100*share),
+			"the GPU's size is unknown; give --gpu", true)
 		return 0
 	}
 	bytes := int64(share * float64(s.in.Hardware.TotalBytes))
-	s.notes.assume(fmt.Sprintf("an inference engine keeps %.2f GiB of the GPU, counted in context", float64(bytes)/gib), origin, false)
+	s.notes.assume(fmt.Sprintf("an inference engine keeps %.2f GiB of the GPU, counted in context", float64(bytes)/gib),
+		origin, false)
 	return bytes
 }

@@ -7,7 +7,8 @@ import (
 )
 
 // shardings are the ways of sharing model states that Run knows.
-var shardings = []string{"none", "ddp", "dp", "zero1", "zero2", "zero3", "fsdp-full", "fsdp-grad", "fsdp-hybrid", "dist-optim"}
+var shardings = []string{"none", "ddp", "dp", "zero1", "zero2", "zero3", "fsdp-full", "fsdp-grad", "fsdp-hybrid",
+	"dist-optim"}
 
 // A layout is what one rank holds of the model states, and what sharing them costs.
 type layout struct {
@@ -15,17 +16,21 @@ type layout struct {
 	gradShards                       int64 // ranks among which gradients are split while backward produces them
 	gradsResident                    bool  // gradients of the whole rank are there before backward starts
 	gradsPersistent                  bool  // they live in a buffer that is never freed
-	accumulated                      int64 // whole gradients that micro-batches before the last one leave, if it is not grads
+	// whole gradients that micro-batches before the last one leave, if it is not grads
+	accumulated int64
 	// What communication holds: always; in the optimizer's step.
 	persistent, step int64
-	// In forward: when the first unit is gathered, while a layer computes, while the loss is made, and when forward has returned.
+	// In forward: when the first unit is gathered, while a layer computes, while the loss is made, and when forward has
+	// returned.
 	gather, layers, forward, forwardEnd int64
-	// In backward: while the loss and the head have theirs, while a layer has its, when the embeddings' gradients are there, and at the end.
+	// In backward: while the loss and the head have theirs, while a layer has its, when the embeddings' gradients are
+	// there, and at the end.
 	backwardStart, backward, rootGradients, backwardEnd int64
 	fsdp                                                *fsdp // nil: not FSDP
 	stepTemporaries                                     int64
-	steps                                               []stepPhase // of the optimizer's step, where grads and stepTemporaries do not say it
-	host                                                []HostPart  // what lives in host memory instead
+	// of the optimizer's step, where grads and stepTemporaries do not say it
+	steps []stepPhase
+	host  []HostPart // what lives in host memory instead
 }
 
 // layout applies the sharding to the rank's weights.
@@ -75,8 +80,9 @@ func (r *rank) layout() layout {
 	return l
 }
 
-// replicate is DistributedDataParallel: buckets hold a second copy of the gradients unless gradient_as_bucket_view is on
-// (torch/nn/parallel/distributed.py; measured 8 bytes a parameter against 4). Megatron's has one fp32 buffer and nothing else.
+// replicate is DistributedDataParallel: buckets hold a second copy of the gradients unless gradient_as_bucket_view is
+// on (torch/nn/parallel/distributed.py; measured 8 bytes a parameter against 4). Megatron's has one fp32 buffer and
+// nothing else.
 func (r *rank) replicate(l *layout) {
 	if r.megatron() || r.deepspeed() {
 		return
@@ -85,18 +91,20 @@ func (r *rank) replicate(l *layout) {
 	if r.job.BucketView.Or(false) {
 		l.persistent, l.gradsResident, l.gradsPersistent = 0, true, true
 		if r.accum > 1 && r.traits.NoSync {
-			// zero_grad(set_to_none=True) cuts gradients and buckets apart; under no_sync new ones are made beside the buckets, until the
-			// last backward pass moves them there (measured: testdata/measured_gpu.json)
+			// zero_grad(set_to_none=True) cuts gradients and buckets apart; under no_sync new ones are made beside the
+			// buckets, until the last backward pass moves them there (measured: testdata/measured_gpu.json)
 			l.accumulated = 2 * l.grads
 		}
 		return
 	}
-	r.notes.assume("DDP keeps a second copy of the gradients in its buckets", "gradient_as_bucket_view is False by default", false)
+	r.notes.assume("DDP keeps a second copy of the gradients in its buckets",
+		"gradient_as_bucket_view is False by default", false)
 }
 
-// distributedOptimizer is the master weights and states that one rank keeps. Those of experts are shared among fewer ranks: experts are
-// spread over data-parallel ranks already (megatron/core/parallel_state.py: expert_data_parallel_size is the world's size over that of expert
-// tensor, expert and pipeline parallelism; 1 of them with as many expert-parallel ranks as GPUs).
+// distributedOptimizer is the master weights and states that one rank keeps. Those of experts are shared among fewer
+// ranks: experts are spread over data-parallel ranks already (megatron/core/parallel_state.py:
+// expert_data_parallel_size is the world's size over that of expert tensor, expert and pipeline parallelism; 1 of them
+// with as many expert-parallel ranks as GPUs).
 func (r *rank) distributedOptimizer(master int64) (mine, states int64) {
 	if master > 0 {
 		master = 4
@@ -114,12 +122,13 @@ func (r *rank) distributedOptimizer(master int64) (mine, states int64) {
 	return mine, states
 }
 
-// megatronBuffers: one contiguous gradient buffer that is never freed (param_and_grad_buffer.py). Where gradients are 16 bit wide, the
-// master weights have fp32 ones of their own (optimizer.py: main_grad).
+// megatronBuffers: one contiguous gradient buffer that is never freed (param_and_grad_buffer.py). Where gradients are
+// 16 bit wide, the master weights have fp32 ones of their own (optimizer.py: main_grad).
 func (r *rank) megatronBuffers(l *layout, n int64) {
 	l.gradsResident, l.gradsPersistent = true, true
 	if l.master > 0 && r.precision.grad == 2 {
 		l.grads += 4 * n
-		l.backwardEnd = 2 * n // without that buffer, gradients are flattened into one tensor to be reduced (distributed.py of 2021)
+		// without that buffer, gradients are flattened into one tensor to be reduced (distributed.py of 2021)
+		l.backwardEnd = 2 * n
 	}
 }

@@ -21,12 +21,14 @@ func mixture(t *testing.T, edit func(*job.Job)) Input {
 	j.EP, j.Precision, j.MicroBatch, j.SeqLen, j.GradAccum = known(16), known("bf16"), known(4), known(1024), known(1)
 	j.Checkpointing, j.Attention, j.Optimizer = known("none"), known("flash_attention_2"), known("adamw")
 	edit(j)
-	return Input{Job: j, Model: a, Hardware: Hardware{Kind: "cuda", TotalBytes: 80 * gib, ComputeCapability: "9.0", ContextBytes: 0, NCCLBytes: 0},
+	return Input{Job: j, Model: a, Hardware: Hardware{Kind: "cuda", TotalBytes: 80 * gib, ComputeCapability: "9.0",
+		ContextBytes: 0, NCCLBytes: 0},
 		Options: DefaultOptions()}
 }
 
-// With as many expert-parallel ranks as GPUs nobody else has the same experts, so that their optimizer states cannot be shared: 4 + 8 bytes
-// a parameter, against 12/16 for what all ranks hold (megatron/core/parallel_state.py: expert_data_parallel_size).
+// With as many expert-parallel ranks as GPUs nobody else has the same experts, so that their optimizer states cannot be
+// shared: 4 + 8 bytes a parameter, against 12/16 for what all ranks hold (megatron/core/parallel_state.py:
+// expert_data_parallel_size).
 func TestExpertStatesAreSharedAmongTheirOwnRanks(t *testing.T) {
 	states := func(edit func(*job.Job)) (states, experts, dense int64) {
 		in := mixture(t, edit)
@@ -84,8 +86,8 @@ func TestCrowdedExpertsWidenUpwards(t *testing.T) {
 	}
 }
 
-// DDP: buckets beside the gradients, 8 bytes a parameter; or gradients that are views of them, 4 (torch's own docstring, and
-// testdata/simulated_sharded.json).
+// DDP: buckets beside the gradients, 8 bytes a parameter; or gradients that are views of them, 4 (torch's own
+// docstring, and testdata/simulated_sharded.json).
 func TestBucketView(t *testing.T) {
 	fp32 := func(j *job.Job) {
 		j.Sharding, j.WorldSize, j.NProc = known("ddp"), known(2), known(2)
@@ -105,7 +107,10 @@ func TestBucketView(t *testing.T) {
 
 // Batches of unlike lengths leave more unusable cache: the interval's upper end, not its middle.
 func TestUnlikeLengthsWiden(t *testing.T) {
-	packed := small(t, func(j *job.Job) { j.Framework, j.Packing, j.MicroBatch = known("hf-trainer"), known(true), known(8) })
+	packed := small(t, func(j *job.Job) {
+		j.Framework, j.Packing, j.MicroBatch = known("hf-trainer"), known(true),
+			known(8)
+	})
 	padded := packed
 	j := *packed.Job
 	j.Packing = known(false)

@@ -50,8 +50,8 @@ func (c adapterCase) input(t *testing.T, config []byte) Input {
 	return in
 }
 
-// Trainable parameters are PEFT's own, to the unit: DoRA's magnitudes, biases, copied embeddings and output projections, tied or not. The
-// model package counts the same where it knows the option.
+// Trainable parameters are PEFT's own, to the unit: DoRA's magnitudes, biases, copied embeddings and output
+// projections, tied or not. The model package counts the same where it knows the option.
 func TestTrainableParameters(t *testing.T) {
 	configs, cases := readAdapterCases(t)
 	for _, c := range cases {
@@ -68,7 +68,8 @@ func TestTrainableParameters(t *testing.T) {
 			continue
 		}
 		l := in.Job.LoRA.Value
-		counted, err := in.Model.TrainableParameters(model.Adapter{R: l.R, Targets: l.Names(), DoRA: l.DoRA, ModulesToSave: l.ModulesToSave})
+		counted, err := in.Model.TrainableParameters(model.Adapter{R: l.R, Targets: l.Names(), DoRA: l.DoRA,
+			ModulesToSave: l.ModulesToSave})
 		if err != nil || counted != c.Trainable {
 			t.Errorf("%s: package model counts %d (%v), want %d", c.Name, counted, err, c.Trainable)
 		}
@@ -112,7 +113,8 @@ func TestSimulatedAdapters(t *testing.T) {
 // rank_pattern gives single modules another rank.
 func TestRankPattern(t *testing.T) {
 	in := small(t, func(j *job.Job) {
-		j.Method, j.LoRA = known("lora"), known(&job.LoRA{R: 8, Targets: []string{"q_proj", "v_proj"}, RankPattern: map[string]int{"v_proj": 32}})
+		j.Method, j.LoRA = known("lora"),
+			known(&job.LoRA{R: 8, Targets: []string{"q_proj", "v_proj"}, RankPattern: map[string]int{"v_proj": 32}})
 	})
 	// 16 layers of Llama-3.2-1B: q 2048 x 2048, v 512 x 2048
 	if got, want := run(t, in).Model.TrainableParameters, int64(16*(8*4096+32*2560)); got != want {

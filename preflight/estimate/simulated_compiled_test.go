@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// What torch.compile keeps between forward and backward, as its own partitioner cuts small models of several families (lab/compiled.py).
+// What torch.compile keeps between forward and backward, as its own partitioner cuts small models of several families
+// (lab/compiled.py).
 func TestSimulatedCompiled(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join("testdata", "simulated_compiled.json"))
 	if err != nil {

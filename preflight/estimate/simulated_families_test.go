@@ -15,8 +15,8 @@ import (
 	"oomguard/preflight/model"
 )
 
-// A familyCase is one that lab/cases.py lists and lab/simulate.py has run: a small model of some family, trained in some way. Absent keys
-// have the defaults of lab/simulate.py.
+// A familyCase is one that lab/cases.py lists and lab/simulate.py has run: a small model of some family, trained in
+// some way. Absent keys have the defaults of lab/simulate.py.
 type familyCase struct {
 	Name          string  `json:"name"`
 	Config        int     `json:"config"`
@@ -110,7 +110,8 @@ func (c familyCase) input(t testing.TB, config []byte) Input {
 }
 
 // workspaces is what an estimate holds for cuBLAS in a stage, which the simulation does not see.
-var workspaces = map[Stage]int64{Forward: 2 * smallWorkspace, Backward: 2 * smallWorkspace, OptimizerStep: 2 * smallWorkspace}
+var workspaces = map[Stage]int64{Forward: 2 * smallWorkspace, Backward: 2 * smallWorkspace,
+	OptimizerStep: 2 * smallWorkspace}
 
 func moduleNames(v any) []string {
 	switch v := v.(type) {
@@ -154,7 +155,8 @@ func (s errorSums) add(key, name string, percent float64) {
 func (e errorSum) mean() float64 { return e.sum / float64(max(e.n, 1)) }
 
 func (e errorSum) String() string {
-	return fmt.Sprintf("%3d cases, mean absolute error %.2f %%, worst %+.2f %% (%s)", e.n, e.mean(), e.worst, e.worstCase)
+	return fmt.Sprintf("%3d cases, mean absolute error %.2f %%, worst %+.2f %% (%s)", e.n, e.mean(), e.worst,
+		e.worstCase)
 }
 
 // peaks of the stages without cuBLAS's workspaces, and the highest of them.
@@ -167,13 +169,14 @@ func peaks(t testing.TB, e *Estimate) (stages [3]int64, peak int64) {
 	return stages, peak
 }
 
-// TestSimulatedFamilies compares every stage of small models of all families. The formulas were made with simulated_families.json;
-// simulated_held_out.json, of other sizes and mixtures of settings, shows what they are worth. Neither side is blind any more: what the
-// held-out cases missed at first (-17 % at worst) was looked into, and each cause is now a rule that holds for every model
-// (ACCURACY.md, The laboratory). simulated_random.json was drawn twice by lab/random_cases.py, architectures and settings alike: of the second
-// half (b) only one case led to a change.
+// TestSimulatedFamilies compares every stage of small models of all families. The formulas were made with
+// simulated_families.json; simulated_held_out.json, of other sizes and mixtures of settings, shows what they are worth.
+// Neither side is blind any more: what the held-out cases missed at first (-17 % at worst) was looked into, and each
+// cause is now a rule that holds for every model (ACCURACY.md, The laboratory). simulated_random.json was drawn twice
+// by lab/random_cases.py, architectures and settings alike: of the second half (b) only one case led to a change.
 func TestSimulatedFamilies(t *testing.T) {
-	for file, worst := range map[string]float64{"simulated_families.json": 5, "simulated_held_out.json": 5, "simulated_random.json": 5, "simulated_half.json": 5} {
+	for file, worst := range map[string]float64{"simulated_families.json": 5, "simulated_held_out.json": 5,
+		"simulated_random.json": 5, "simulated_half.json": 5} {
 		t.Run(file, func(t *testing.T) {
 			compareFamilies(t, file, worst)
 		})

@@ -11,7 +11,8 @@ import (
 	"oomguard/preflight/job"
 )
 
-// A forwardCase is the forward pass of a real model on a fake CUDA device: autocast, dropout and LoRA, which the other set lacks.
+// A forwardCase is the forward pass of a real model on a fake CUDA device: autocast, dropout and LoRA, which the other
+// set lacks.
 type forwardCase struct {
 	Model         string   `json:"model"`
 	Method        string   `json:"method"`
@@ -31,7 +32,8 @@ func (c forwardCase) input(t testing.TB) Input {
 	t.Helper()
 	j := &job.Job{}
 	j.MicroBatch, j.SeqLen, j.GradAccum, j.Attention = known(2), known(512), known(1), known("eager")
-	j.Checkpointing, j.Optimizer, j.ParamDtype, j.MasterFP32 = known(c.Checkpointing), known("adamw"), known(c.ParamDtype), known(false)
+	j.Checkpointing, j.Optimizer, j.ParamDtype, j.MasterFP32 = known(c.Checkpointing), known("adamw"),
+		known(c.ParamDtype), known(false)
 	j.Precision, j.Framework = known("bf16"), known("hf-trainer")
 	if c.Method == "lora" {
 		j.Method, j.BaseDtype = known("lora"), known("bf16")
@@ -62,12 +64,14 @@ func TestSimulatedForward(t *testing.T) {
 	}
 	var sum, worst float64
 	for _, c := range file.Cases {
-		name := fmt.Sprintf("%s %s %s autocast=%v dropout=%v %s", filepath.Base(c.Model), c.Method, c.ParamDtype, c.Autocast, c.Dropout > 0 || c.ConfigDropout, c.Checkpointing)
+		name := fmt.Sprintf("%s %s %s autocast=%v dropout=%v %s", filepath.Base(c.Model), c.Method, c.ParamDtype,
+			c.Autocast, c.Dropout > 0 || c.ConfigDropout, c.Checkpointing)
 		e := run(t, c.input(t))
 		if c.Trainable > 0 && e.Model.TrainableParameters != c.Trainable {
 			t.Errorf("%s: %d trainable parameters, want %d", name, e.Model.TrainableParameters, c.Trainable)
 		}
-		if loaded := stageOf(t, e, ModelLoad).AllocatedBytes; c.Loaded > 0 && math.Abs(percent(loaded, c.Loaded)) > 0.01 {
+		if loaded := stageOf(t, e, ModelLoad).AllocatedBytes; c.Loaded > 0 &&
+			math.Abs(percent(loaded, c.Loaded)) > 0.01 {
 			t.Errorf("%s: %d bytes after loading, want %d", name, loaded, c.Loaded)
 		}
 		f := stageOf(t, e, Forward).Components

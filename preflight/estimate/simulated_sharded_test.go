@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// A shardedCase is one rank of a training that lab/simulate_sharded.py has run in a fake process group. Absent keys have the defaults of
-// that script.
+// A shardedCase is one rank of a training that lab/simulate_sharded.py has run in a fake process group. Absent keys
+// have the defaults of that script.
 type shardedCase struct {
 	familyCase
 	Sharding    string `json:"sharding"`

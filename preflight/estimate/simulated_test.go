@@ -40,7 +40,8 @@ type simulatedStep struct {
 }
 
 func (c simulatedCase) String() string {
-	name := fmt.Sprintf("%s %s b%d s%d %s %s %s", filepath.Base(c.Model), c.Precision, c.MicroBatch, c.SeqLen, c.Checkpointing, c.Attention, c.Optimizer)
+	name := fmt.Sprintf("%s %s b%d s%d %s %s %s", filepath.Base(c.Model), c.Precision, c.MicroBatch, c.SeqLen,
+		c.Checkpointing, c.Attention, c.Optimizer)
 	if c.GradAccum > 1 {
 		name += fmt.Sprintf(" accum%d", c.GradAccum)
 	}
@@ -83,7 +84,8 @@ func (c simulatedCase) input(t testing.TB) Input {
 	j := &job.Job{}
 	j.MicroBatch, j.SeqLen, j.GradAccum = known(c.MicroBatch), known(c.SeqLen), known(c.GradAccum)
 	j.Checkpointing, j.Attention = known(c.Checkpointing), known(c.Attention)
-	j.Optimizer = known(map[string]string{"adamw-foreach": "adamw_foreach", "adamw-loop": "adamw_loop", "sgd-momentum": "sgd_momentum"}[c.Optimizer])
+	j.Optimizer = known(map[string]string{"adamw-foreach": "adamw_foreach", "adamw-loop": "adamw_loop",
+		"sgd-momentum": "sgd_momentum"}[c.Optimizer])
 	dtype := strings.TrimSuffix(c.Precision, "-true")
 	j.Precision, j.ParamDtype, j.MasterFP32 = known(dtype), known(dtype), known(false)
 	j.Framework = known("hf-trainer") // drops the model's output before backward
@@ -147,7 +149,8 @@ func TestSimulatedCases(t *testing.T) {
 	}
 	for i, s := range stages {
 		if stageSum[i]/n > 0.5 || stageWorst[i] > 2 {
-			t.Errorf("%s: mean absolute error %.2f %%, worst %.2f %%: want at most 0.5 and 2", s, stageSum[i]/n, stageWorst[i])
+			t.Errorf("%s: mean absolute error %.2f %%, worst %.2f %%: want at most 0.5 and 2", s, stageSum[i]/n,
+				stageWorst[i])
 		}
 	}
 }

@@ -13,8 +13,10 @@ import (
 func TestEveryShardingHasAllStages(t *testing.T) {
 	for name, edit := range jobs() {
 		e := run(t, small(t, edit))
-		eval, forward, step, save := stageOf(t, e, Eval), stageOf(t, e, Forward), stageOf(t, e, OptimizerStep), stageOf(t, e, CheckpointSave)
-		if most := max(forward.AllocatedBytes, stageOf(t, e, Backward).AllocatedBytes, step.AllocatedBytes); eval.AllocatedBytes > most+largeWorkspace {
+		eval, forward, step, save := stageOf(t, e, Eval), stageOf(t, e, Forward), stageOf(t, e, OptimizerStep),
+			stageOf(t, e, CheckpointSave)
+		if most := max(forward.AllocatedBytes, stageOf(t, e, Backward).AllocatedBytes,
+			step.AllocatedBytes); eval.AllocatedBytes > most+largeWorkspace {
 			t.Errorf("%s: evaluation %d is above training's %d", name, eval.AllocatedBytes, most)
 		}
 		if save.AllocatedBytes < eval.Components[Parameters] {
@@ -23,8 +25,8 @@ func TestEveryShardingHasAllStages(t *testing.T) {
 	}
 }
 
-// What saving gathers beyond the states between steps, for Llama-3.2-1B in fp32 shards of eight ranks: its embedding is 128256 x 2048, a
-// layer 60821504 parameters, the root group the embedding and the last norm.
+// What saving gathers beyond the states between steps, for Llama-3.2-1B in fp32 shards of eight ranks: its embedding is
+// 128256 x 2048, a layer 60821504 parameters, the root group the embedding and the last norm.
 func TestSavingGathers(t *testing.T) {
 	const embedding, layer, root = 128256 * 2048, 60821504, 128256*2048 + 2048
 	for name, c := range map[string]struct {
@@ -78,13 +80,16 @@ func TestEvaluationBatch(t *testing.T) {
 	at := func(args ...string) int64 {
 		return stageOf(t, run(t, small(t, func(j *job.Job) {
 			pureBF16(j)
-			read := job.Read(job.Sources{Argv: append([]string{"python", "run_clm.py", "--output_dir=out"}, args...), GPUs: 1,
+			read := job.Read(job.Sources{Argv: append([]string{"python", "run_clm.py", "--output_dir=out"}, args...),
+				GPUs:     1,
 				Versions: map[string]string{"transformers": "5.1.0"}})
-			j.Framework, j.Versions, j.EvalBatch, j.Evaluation = read.Framework, read.Versions, read.EvalBatch, read.Evaluation
+			j.Framework, j.Versions, j.EvalBatch, j.Evaluation = read.Framework, read.Versions, read.EvalBatch,
+				read.Evaluation
 		})), Eval).Components[Logits]
 	}
 	row := at("--do_eval") / 8
-	for args, want := range map[string]int64{"--eval_strategy=steps": 8, "--eval_strategy epoch": 8, "--eval_strategy=no --do_eval": 8,
+	for args, want := range map[string]int64{"--eval_strategy=steps": 8, "--eval_strategy epoch": 8,
+		"--eval_strategy=no --do_eval":             8,
 		"--do_eval --per_device_eval_batch_size=5": 5, "--do_eval --per_device_eval_batch_size 5": 5} {
 		if got := at(strings.Fields(args)...); got != want*row {
 			t.Errorf("%s: %d bytes of logits, want %d rows of %d", args, got, want, row)
@@ -92,8 +97,9 @@ func TestEvaluationBatch(t *testing.T) {
 	}
 }
 
-// What an offloaded optimizer takes of each rank's host: fp32 master weights, two states and fp32 gradients are 16 bytes a parameter, shared
-// among all ranks; ZeRO-3 keeps a flat buffer of 16-bit gradients too, and offloaded weights. Pinned parts may take up to twice as much.
+// What an offloaded optimizer takes of each rank's host: fp32 master weights, two states and fp32 gradients are 16
+// bytes a parameter, shared among all ranks; ZeRO-3 keeps a flat buffer of 16-bit gradients too, and offloaded weights.
+// Pinned parts may take up to twice as much.
 func TestHostMemory(t *testing.T) {
 	const ranks = 8
 	for name, c := range map[string]struct {
@@ -109,10 +115,12 @@ func TestHostMemory(t *testing.T) {
 	} {
 		e := run(t, small(t, func(j *job.Job) {
 			j.ParamDtype, j.Precision, j.MasterFP32 = known("bf16"), known("bf16"), known(true)
-			j.Sharding, j.Offload, j.WorldSize, j.NProc = known(c.sharding), known(c.offload), known(2*ranks), known(ranks)
+			j.Sharding, j.Offload, j.WorldSize, j.NProc = known(c.sharding), known(c.offload), known(2*ranks),
+				known(ranks)
 		}))
 		h, want := e.Host, c.bytes*llama1B/(2*ranks)
-		if h.PerRankBytes < want || h.PerRankBytes > want+want/20 || h.RanksPerNode != ranks || h.PerNodeBytes != ranks*h.PerRankBytes {
+		if h.PerRankBytes < want || h.PerRankBytes > want+want/20 || h.RanksPerNode != ranks ||
+			h.PerNodeBytes != ranks*h.PerRankBytes {
 			t.Errorf("%s: %+v, want %d bytes a rank", name, h, want)
 		}
 		var sum int64
@@ -136,14 +144,17 @@ func TestHostMemoryOfActivations(t *testing.T) {
 	}
 }
 
-// Inputs that reentrant checkpointing detaches, and their gradients, stay with FSDP 1 while layers are frozen: two states of the stream for each
-// of the layers in front of the last. Where nobody says which kind it is, the interval reaches down to the other.
+// Inputs that reentrant checkpointing detaches, and their gradients, stay with FSDP 1 while layers are frozen: two
+// states of the stream for each of the layers in front of the last. Where nobody says which kind it is, the interval
+// reaches down to the other.
 func TestReentrantCheckpointing(t *testing.T) {
 	with := func(reentrant job.Setting[bool], version int) *Estimate {
 		return run(t, small(t, func(j *job.Job) {
 			pureBF16(j)
-			j.Method, j.LoRA, j.Checkpointing = known("lora"), known(&job.LoRA{R: 8, Targets: []string{"q_proj"}}), known("full")
-			j.Sharding, j.FSDPVersion, j.WorldSize, j.NProc, j.Reentrant = known("fsdp-full"), known(version), known(8), known(8), reentrant
+			j.Method, j.LoRA, j.Checkpointing = known("lora"), known(&job.LoRA{R: 8, Targets: []string{"q_proj"}}),
+				known("full")
+			j.Sharding, j.FSDPVersion, j.WorldSize, j.NProc, j.Reentrant = known("fsdp-full"), known(version), known(8),
+				known(8), reentrant
 			j.MicroBatch, j.FusedLoss = known(16), known("chunked") // so that the layers make the peak
 		}))
 	}
@@ -154,7 +165,8 @@ func TestReentrantCheckpointing(t *testing.T) {
 		t.Errorf("reentrant checkpointing takes %d bytes more, want up to %d", got, most)
 	}
 	if backward(unknown) != backward(on) || unknown.PerGPU.LowBytes >= on.PerGPU.LowBytes {
-		t.Errorf("unknown: %d bytes from %d, want %d from less than %d", backward(unknown), unknown.PerGPU.LowBytes, backward(on), on.PerGPU.LowBytes)
+		t.Errorf("unknown: %d bytes from %d, want %d from less than %d", backward(unknown), unknown.PerGPU.LowBytes,
+			backward(on), on.PerGPU.LowBytes)
 	}
 	if backward(with(known(true), 2)) != backward(with(known(false), 2)) {
 		t.Error("FSDP 2 has no such hook")

@@ -89,8 +89,9 @@ type builder struct {
 	dequant   int64
 }
 
-// schedule counts the micro-batches in flight. 1F1B: stage j of p holds p - j. Interleaved with v virtual stages: 2 (p - j - 1) + (v - 1) p
-// forward passes of one chunk warm up before the first backward pass (megatron/core/pipeline_parallel/schedules.py).
+// schedule counts the micro-batches in flight. 1F1B: stage j of p holds p - j. Interleaved with v virtual stages: 2 (p
+// - j - 1) + (v - 1) p forward passes of one chunk warm up before the first backward pass
+// (megatron/core/pipeline_parallel/schedules.py).
 func (m *builder) schedule() {
 	m.chunks = m.virtualStages()
 	if m.chunks == 1 {
@@ -125,7 +126,8 @@ func (m *builder) addActivations() error {
 			return m.tooLarge(bytes)
 		}
 		m.fixed = int64(bytes)
-		m.notes.assume(fmt.Sprintf("activations by the rough rule batch x seq x hidden x layers x %g", opt.ActivationFactor),
+		m.notes.assume(fmt.Sprintf("activations by the rough rule batch x seq x hidden x layers x %g",
+			opt.ActivationFactor),
 			"--activation-factor", true)
 		return nil
 	}
@@ -140,7 +142,8 @@ func (m *builder) addActivations() error {
 }
 
 func (m *builder) tooLarge(bytes float64) error {
-	return fmt.Errorf("estimate: activations of %.3g bytes are out of range: check micro_batch %d and seq_len %d", bytes, m.batch, m.seq)
+	return fmt.Errorf("estimate: activations of %.3g bytes are out of range: check micro_batch %d and seq_len %d",
+		bytes, m.batch, m.seq)
 }
 
 // roughElements is batch x seq x hidden x layers of this rank.
@@ -148,7 +151,8 @@ func (r *rank) roughElements() float64 {
 	hidden, layers := float64(r.arch.Hidden), float64(r.arch.Layers)
 	if hidden == 0 || layers == 0 {
 		hidden, layers = typicalSizes(r.arch.Parameters())
-		r.notes.assume(fmt.Sprintf("%.0f layers of width %.0f", layers, hidden), "typical of transformers with that many parameters", true)
+		r.notes.assume(fmt.Sprintf("%.0f layers of width %.0f", layers, hidden),
+			"typical of transformers with that many parameters", true)
 	}
 	return float64(r.tokens()) * hidden * layers / float64(r.tp*r.pp)
 }
@@ -163,7 +167,8 @@ func (m *builder) states(gradients int64) Components {
 func (m *builder) betweenSteps() Components {
 	c := m.states(m.keptGradients())
 	if m.fsdp() && m.job.FSDPVersion.Or(2) == 1 {
-		// zero_grad does not reach FSDP 1's flat gradients: the next forward pass drops them (_reset_flat_param_grad_info_if_needed)
+		// zero_grad does not reach FSDP 1's flat gradients: the next forward pass drops them
+		// (_reset_flat_param_grad_info_if_needed)
 		c[Gradients] = m.layout.grads
 	}
 	c[Temporaries] = 2*m.workspace + m.library
@@ -178,7 +183,8 @@ func (m *builder) keptGradients() int64 {
 	return 0
 }
 
-// optimizerStep holds gradients, states and the update's temporaries; the first one creates the states, so it looks the same.
+// optimizerStep holds gradients, states and the update's temporaries; the first one creates the states, so it looks the
+// same.
 func (m *builder) optimizerStep() []Components {
 	c := m.states(m.layout.grads)
 	update, gather := c, c
@@ -235,8 +241,8 @@ func (m *builder) encoderForward() []Components {
 	return []Components{c}
 }
 
-// forward is the moments of the forward pass at which memory may peak: the loss and, where weights are gathered, the first and the last
-// layer.
+// forward is the moments of the forward pass at which memory may peak: the loss and, where weights are gathered, the
+// first and the last layer.
 func (m *builder) forward() []Components {
 	loss := m.atLoss()
 	if m.layout.fsdp == nil {
@@ -259,8 +265,8 @@ func (m *builder) forward() []Components {
 	return []Components{start, first, layer, loss, m.handedOut()}
 }
 
-// handedOut is the moment at which the model has returned, its own variables and autocast's cache are gone, and its caller turns the output to
-// fp32 (accelerate/utils/operations.py: convert_to_fp32).
+// handedOut is the moment at which the model has returned, its own variables and autocast's cache are gone, and its
+// caller turns the output to fp32 (accelerate/utils/operations.py: convert_to_fp32).
 func (m *builder) handedOut() Components {
 	c := m.states(m.residentGradients())
 	c[Activations], c[Logits] = m.activations(), m.loss.handed
@@ -286,8 +292,8 @@ func (m *builder) residentGradients() int64 {
 	return 0
 }
 
-// castCache is the 16-bit copies of fp32 weights that autocast makes outside the layers: those of the head's matrix product, alive until
-// its backward has run. The layers' own are among their activations.
+// castCache is the 16-bit copies of fp32 weights that autocast makes outside the layers: those of the head's matrix
+// product, alive until its backward has run. The layers' own are among their activations.
 func (m *builder) castCache() int64 {
 	if !m.precision.autocast || m.trainsEnds() && m.precision.unsharded() < 4 || !m.trainsEnds() && m.baseWidth() < 4 {
 		return 0
@@ -295,10 +301,12 @@ func (m *builder) castCache() int64 {
 	return 2 * (m.linear("") - m.linear(layerUnit))
 }
 
-// cachedCasts is the copies of checkpointed layers' weights that nothing but autocast's own cache keeps, until the forward pass has left
-// autocast (torch/amp/autocast_mode.py). Only trained weights are cached; stacked experts are not cast at all.
+// cachedCasts is the copies of checkpointed layers' weights that nothing but autocast's own cache keeps, until the
+// forward pass has left autocast (torch/amp/autocast_mode.py). Only trained weights are cached; stacked experts are not
+// cast at all.
 func (m *builder) cachedCasts() int64 {
-	if !m.precision.autocast || m.precision.unsharded() < 4 || m.tape.layers == 0 || m.arch.Facts.Quirks.ViewsWeights && !m.adapters() {
+	if !m.precision.autocast || m.precision.unsharded() < 4 || m.tape.layers == 0 ||
+		m.arch.Facts.Quirks.ViewsWeights && !m.adapters() {
 		return 0
 	}
 	casts := count(m.trained, func(w weight) bool { return w.unit == layerUnit && w.Role == model.Linear })

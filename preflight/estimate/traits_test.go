@@ -12,7 +12,8 @@ import (
 func TestBuiltOnTrainer(t *testing.T) {
 	for name, edit := range map[string]func(*job.Job){
 		"8-bit optimizer, accumulation under FSDP": func(j *job.Job) {
-			j.Sharding, j.WorldSize, j.NProc, j.GradAccum, j.Optimizer = known("fsdp-full"), known(8), known(8), known(4), known("adamw_8bit")
+			j.Sharding, j.WorldSize, j.NProc, j.GradAccum, j.Optimizer = known("fsdp-full"), known(8), known(8),
+				known(4), known("adamw_8bit")
 			j.Precision, j.ParamDtype = known("bf16"), known("fp32")
 		},
 		"adapters": func(j *job.Job) {

@@ -29,7 +29,8 @@ type Components [NumComponents]int64
 // Stage is a part of a training run; prediction and measurement use the same names.
 type Stage string
 
-// The stages in the order in which a run meets them. OptimizerInit is the first optimizer step, where lazy state appears.
+// The stages in the order in which a run meets them. OptimizerInit is the first optimizer step, where lazy state
+// appears.
 const (
 	Start          Stage = "start"
 	ModelLoad      Stage = "model-load"
@@ -49,8 +50,8 @@ type Hardware struct {
 	Count int    // GPUs a node; 0 unknown
 	// TotalBytes is what CUDA can give out on one device (NVML total less the driver's reserve); 0 unknown.
 	TotalBytes int64
-	// ContextBytes is what a process holds outside PyTorch's allocator (CUDA context, kernels, handles) and NCCLBytes what one
-	// more communicator costs; negative: unknown, a class default is assumed and said.
+	// ContextBytes is what a process holds outside PyTorch's allocator (CUDA context, kernels, handles) and NCCLBytes
+	// what one more communicator costs; negative: unknown, a class default is assumed and said.
 	ContextBytes, NCCLBytes int64
 	// ComputeCapability such as "9.0" decides the size of cuBLAS workspaces; "" unknown.
 	ComputeCapability string
@@ -62,12 +63,14 @@ type Hardware struct {
 type Options struct {
 	// ActivationFactor > 0 replaces the activation model by batch x seq x hidden x layers x factor bytes, a rough rule.
 	ActivationFactor float64
-	// ActivationBytes >= 0 replaces activations and logits by a known number; ContextBytes >= 0 the context. Negative: not pinned.
+	// ActivationBytes >= 0 replaces activations and logits by a known number; ContextBytes >= 0 the context. Negative:
+	// not pinned.
 	ActivationBytes, ContextBytes int64
-	// SecondModelBytes >= 0 is what the models beside the trained one take, but for a reference that is a copy of it. Negative: not pinned.
+	// SecondModelBytes >= 0 is what the models beside the trained one take, but for a reference that is a copy of it.
+	// Negative: not pinned.
 	SecondModelBytes int64
-	// InferenceShare > 0 is the part of each GPU that an inference engine in the training processes keeps (vLLM's gpu_memory_utilization);
-	// otherwise the job's inference_share counts.
+	// InferenceShare > 0 is the part of each GPU that an inference engine in the training processes keeps (vLLM's
+	// gpu_memory_utilization); otherwise the job's inference_share counts.
 	InferenceShare float64
 	// HeadroomPercent of the device's total must stay free (default 10).
 	HeadroomPercent float64
@@ -152,13 +155,17 @@ type Estimate struct {
 	Host HostMemory `json:"host"`
 	// Bottleneck is the largest component of the peak stage; "" when it depends on what is not known (Open).
 	Bottleneck string `json:"bottleneck"`
-	// Fits is judged on Least and Most against the device's total less the headroom; nil when they do not decide, or the device is unknown.
-	Fits          *bool        `json:"fits"`
-	HeadroomBytes *int64       `json:"headroom_bytes"` // total less DeviceBytes; nil when the device is unknown or the estimate partial
+	// Fits is judged on Least and Most against the device's total less the headroom; nil when they do not decide, or
+	// the device is unknown.
+	Fits *bool `json:"fits"`
+	// total less DeviceBytes; nil when the device is unknown or the estimate partial
+	HeadroomBytes *int64       `json:"headroom_bytes"`
 	Assumptions   []Assumption `json:"assumptions"`
-	// Partial: something is not counted, so that LowBytes is all that is known of the need. It may say "does not fit", never "fits".
+	// Partial: something is not counted, so that LowBytes is all that is known of the need. It may say "does not fit",
+	// never "fits".
 	Partial    bool         `json:"partial"`
 	NotCounted []NotCounted `json:"not_counted"`
-	// Unsettled are settings that nothing tells of a program that is not known: the whole interval is judged, not what was assumed.
+	// Unsettled are settings that nothing tells of a program that is not known: the whole interval is judged, not what
+	// was assumed.
 	Unsettled []string `json:"unsettled"`
 }

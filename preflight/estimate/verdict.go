@@ -57,7 +57,8 @@ func (e *Estimate) Most() (bytes int64, known bool) {
 	switch {
 	case e.Partial || e.PerGPU.HighBytes == nil:
 		return 0, false
-	case len(e.Unsettled) > 0 && e.Job != nil && e.Job.HasCommand() && !e.Job.Framework.Known: // nobody knows what else the program holds
+	// nobody knows what else the program holds
+	case len(e.Unsettled) > 0 && e.Job != nil && e.Job.HasCommand() && !e.Job.Framework.Known:
 		return 0, false
 	case len(e.Unsettled) > 0:
 		return *e.PerGPU.HighBytes, true
@@ -65,7 +66,8 @@ func (e *Estimate) Most() (bytes int64, known bool) {
 	return e.PerGPU.DeviceBytes, true
 }
 
-// Lacks says in a few words what keeps the need from being known: "activations not known; vae x not counted (--vae)"; "" nothing does.
+// Lacks says in a few words what keeps the need from being known: "activations not known; vae x not counted (--vae)";
+// "" nothing does.
 func (e *Estimate) Lacks() string {
 	var parts []string
 	for _, n := range e.NotCounted {
@@ -141,7 +143,8 @@ func (p *prediction) unknownActivations() (NotCounted, bool) {
 	case p.formula():
 		return n, false
 	case p.foreign():
-		n.Give = "--activations SIZE (activations of this program have no formula: measure one small run); for a language model --model DIR or config.json"
+		n.Give = "--activations SIZE (activations of this program have no formula: measure one small run); for a " +
+			"language model --model DIR or config.json"
 	default:
 		n.Give = "--model DIR or config.json, or --activations SIZE (measure one small run)"
 	}
@@ -158,7 +161,8 @@ func (s *scenario) foreign() bool {
 	return s.job.HasCommand() && s.noDefaults()
 }
 
-// noDefaults says that no framework's defaults stand for what is not given: there is none that is known, or no command at all.
+// noDefaults says that no framework's defaults stand for what is not given: there is none that is known, or no command
+// at all.
 func (s *scenario) noDefaults() bool {
 	return s.traits.NoDefaults
 }
@@ -207,8 +211,8 @@ func (s *scenario) unsettled() []string {
 	return keys
 }
 
-// cheapest is the prediction for the job with the cheapest plausible value of every setting that is not known. Whether everything is trained
-// or adapters changes what the other settings are worth, so that both ways are gone to their end.
+// cheapest is the prediction for the job with the cheapest plausible value of every setting that is not known. Whether
+// everything is trained or adapters changes what the other settings are worth, so that both ways are gone to their end.
 func (p *prediction) cheapest() *prediction {
 	best := p.descend()
 	if adapted := p.otherwise(adapters); adapted != nil {
@@ -219,8 +223,8 @@ func (p *prediction) cheapest() *prediction {
 	return best
 }
 
-// descend takes the cheapest value of one setting after the other. What lowers a stage shows only once that stage is the peak, so it goes on
-// until nothing helps any more.
+// descend takes the cheapest value of one setting after the other. What lowers a stage shows only once that stage is
+// the peak, so it goes on until nothing helps any more.
 func (p *prediction) descend() *prediction {
 	best := p
 	for again := true; again; {
@@ -237,7 +241,8 @@ func (p *prediction) descend() *prediction {
 	return best
 }
 
-// otherwise is the prediction with another value of a setting; nil when it is known, or the value contradicts what is known.
+// otherwise is the prediction with another value of a setting; nil when it is known, or the value contradicts what is
+// known.
 func (p *prediction) otherwise(a alternative) *prediction {
 	if !a.unknown(p.scenario) {
 		return nil
@@ -255,22 +260,26 @@ func (p *prediction) otherwise(a alternative) *prediction {
 // foreignAlternatives are further values that the settings of a program that is not known may have.
 var foreignAlternatives = [][]alternative{
 	{
-		{strange(func(s *scenario) bool { return !s.job.Precision.Known && !s.job.ParamDtype.Known }), precisionOf("bf16", "bf16", false)},
-		{strange(func(s *scenario) bool { return !s.job.Precision.Known && !s.job.ParamDtype.Known }), precisionOf("fp32", "bf16", false)},
+		{strange(func(s *scenario) bool { return !s.job.Precision.Known && !s.job.ParamDtype.Known }),
+			precisionOf("bf16", "bf16", false)},
+		{strange(func(s *scenario) bool { return !s.job.Precision.Known && !s.job.ParamDtype.Known }),
+			precisionOf("fp32", "bf16", false)},
 		{strange(func(s *scenario) bool {
 			return !s.job.MasterFP32.Known && !s.job.ParamDtype.Known && s.job.Precision.Or("bf16") != "fp32"
 		}), precisionOf("bf16", "bf16", true)},
 	},
 	{adapters},
-	{{strange(func(s *scenario) bool { return s.world > 1 && !s.job.Sharding.Known }), func(j *job.Job, _ *scenario) { j.Sharding.Offer("fsdp-full", "") }}},
+	{{strange(func(s *scenario) bool { return s.world > 1 && !s.job.Sharding.Known }),
+		func(j *job.Job, _ *scenario) { j.Sharding.Offer("fsdp-full", "") }}},
 }
 
 // adapters is the cheapest way to train, where the method of a program that is not known is not either.
-var adapters = alternative{func(s *scenario) bool { return s.foreign() && !s.job.Method.Known }, func(j *job.Job, _ *scenario) {
-	j.Method = job.Setting[string]{Value: "qlora", Known: true}
-	j.LoRA = job.Setting[*job.LoRA]{Value: &job.LoRA{R: 1, Targets: job.Targets{"all-linear"}}, Known: true}
-	j.Quant = job.Setting[*job.Quant]{Value: &job.Quant{Method: "bnb", Bits: 4, Type: "nf4", Double: true}, Known: true}
-}}
+var adapters = alternative{func(s *scenario) bool { return s.foreign() && !s.job.Method.Known },
+	func(j *job.Job, _ *scenario) {
+		j.Method = job.Setting[string]{Value: "qlora", Known: true}
+		j.LoRA = job.Setting[*job.LoRA]{Value: &job.LoRA{R: 1, Targets: job.Targets{"all-linear"}}, Known: true}
+		j.Quant = job.Setting[*job.Quant]{Value: &job.Quant{Method: "bnb", Bits: 4, Type: "nf4", Double: true}, Known: true}
+	}}
 
 // leastAlternatives are the least that a setting without a bound can be.
 var leastAlternatives = [][]alternative{

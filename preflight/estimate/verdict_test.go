@@ -36,15 +36,23 @@ func TestPartial(t *testing.T) {
 		want   string
 		counts []string
 	}{
-		"a number of parameters":          {func() Input { return paramsOnly(25e6, all) }, unknown, []string{"activations"}},
-		"whose states alone are too much": {func() Input { return paramsOnly(70*gb, all) }, no, []string{"activations"}},
+		"a number of parameters": {func() Input { return paramsOnly(25e6, all) }, unknown,
+			[]string{"activations"}},
+		"whose states alone are too much": {func() Input { return paramsOnly(70*gb, all) }, no,
+			[]string{"activations"}},
 		"LoRA on a number of parameters": {func() Input {
 			return paramsOnly(12*gb, func(j *job.Job) { j.Method, j.LoRA = known("lora"), known(&job.LoRA{R: 16}) })
 		}, unknown, []string{"activations"}},
 		"a state-space model": {func() Input { return tinyInput(t, tinyMamba) }, unknown, []string{"activations"}},
-		"no micro-batch":      {func() Input { return small(t, func(j *job.Job) { j.MicroBatch = open[int]() }) }, unknown, []string{"micro_batch"}},
-		"no sequence":         {func() Input { return small(t, func(j *job.Job) { j.SeqLen = open[int]() }) }, unknown, []string{"seq_len"}},
-		"neither":             {func() Input { return small(t, func(j *job.Job) { j.SeqLen, j.MicroBatch = open[int](), open[int]() }) }, unknown, []string{"micro_batch", "seq_len"}},
+		"no micro-batch": {func() Input { return small(t, func(j *job.Job) { j.MicroBatch = open[int]() }) },
+			unknown, []string{"micro_batch"}},
+		"no sequence": {func() Input { return small(t, func(j *job.Job) { j.SeqLen = open[int]() }) }, unknown,
+			[]string{"seq_len"}},
+		"neither": {func() Input {
+			return small(t,
+				func(j *job.Job) { j.SeqLen, j.MicroBatch = open[int](), open[int]() })
+		}, unknown,
+			[]string{"micro_batch", "seq_len"}},
 		"a model beside it": {func() Input {
 			return small(t, func(j *job.Job) {
 				j.SecondModels = known(job.SecondModels{{Role: "vae", Name: "a/b", Origin: "command line --vae"}})
@@ -56,7 +64,10 @@ func TestPartial(t *testing.T) {
 			return in
 		}, unknown, []string{"text encoder"}},
 		"weights quantised, and who knows what beside them": {func() Input {
-			return paramsOnly(7*gb, func(j *job.Job) { j.Quant = known(&job.Quant{Method: "bnb", Bits: 8, Type: "int8"}) })
+			return paramsOnly(7*gb, func(j *job.Job) {
+				j.Quant = known(&job.Quant{Method: "bnb", Bits: 8,
+					Type: "int8"})
+			})
 		}, unknown, []string{"activations", "what is trained beside the quantised weights"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,14 +78,16 @@ func TestPartial(t *testing.T) {
 			if e.Fits != nil {
 				verdict = map[bool]string{true: "fits", false: no}[*e.Fits]
 			}
-			if verdict != c.want || !e.Partial || e.PerGPU.HighBytes != nil || e.HeadroomBytes != nil || e.Bottleneck != "" || e.PerGPU.LowBytes > e.PerGPU.DeviceBytes {
+			if verdict != c.want || !e.Partial || e.PerGPU.HighBytes != nil || e.HeadroomBytes != nil ||
+				e.Bottleneck != "" || e.PerGPU.LowBytes > e.PerGPU.DeviceBytes {
 				t.Errorf("%s: %+v, bottleneck %q, headroom %v", verdict, e.PerGPU, e.Bottleneck, e.HeadroomBytes)
 			}
 			if !slices.Equal(what(e), c.counts) || e.Give() == "" {
 				t.Errorf("not counted %v, want %v; give %q", what(e), c.counts, e.Give())
 			}
 			var again Estimate
-			if data, err := json.Marshal(e); err != nil || json.Unmarshal(data, &again) != nil || !again.Partial || again.PerGPU.HighBytes != nil || again.Lacks() != e.Lacks() {
+			if data, err := json.Marshal(e); err != nil || json.Unmarshal(data, &again) != nil || !again.Partial ||
+				again.PerGPU.HighBytes != nil || again.Lacks() != e.Lacks() {
 				t.Errorf("read again: %v, %+v", err, again)
 			}
 		})
@@ -112,17 +125,23 @@ func TestWholeByOwnWord(t *testing.T) {
 	}
 }
 
-// The interval of a program that is not known holds the need at every plausible value of what is not known of it, and the verdict rests
-// on both of its ends.
+// The interval of a program that is not known holds the need at every plausible value of what is not known of it, and
+// the verdict rests on both of its ends.
 func TestUnsettledHoldsEveryTruth(t *testing.T) {
 	truths := map[string]func(*job.Job){
 		"full, fp32": func(j *job.Job) { j.Precision, j.ParamDtype = known("fp32"), known("fp32") },
-		"autocast":   func(j *job.Job) { j.Precision, j.ParamDtype, j.Autocast = known("bf16"), known("fp32"), known(true) },
+		"autocast": func(j *job.Job) {
+			j.Precision, j.ParamDtype, j.Autocast = known("bf16"), known("fp32"),
+				known(true)
+		},
 		"pure bf16, sgd": func(j *job.Job) {
 			pureBF16(j)
 			j.Optimizer = known("sgd")
 		},
-		"master copy": func(j *job.Job) { j.Precision, j.ParamDtype, j.MasterFP32 = known("bf16"), known("bf16"), known(true) },
+		"master copy": func(j *job.Job) {
+			j.Precision, j.ParamDtype, j.MasterFP32 = known("bf16"), known("bf16"),
+				known(true)
+		},
 		"checkpointed": func(j *job.Job) {
 			pureBF16(j)
 			j.Checkpointing = known("full")
@@ -132,7 +151,8 @@ func TestUnsettledHoldsEveryTruth(t *testing.T) {
 		},
 		"lora": func(j *job.Job) {
 			pureBF16(j)
-			j.Method, j.LoRA, j.BaseDtype, j.Checkpointing = known("lora"), known(&job.LoRA{R: 16, Targets: []string{"q_proj", "v_proj"}}), known("bf16"), known("full")
+			j.Method, j.LoRA, j.BaseDtype, j.Checkpointing = known("lora"),
+				known(&job.LoRA{R: 16, Targets: []string{"q_proj", "v_proj"}}), known("bf16"), known("full")
 		},
 		"qlora": func(j *job.Job) {
 			pureBF16(j)
@@ -144,22 +164,30 @@ func TestUnsettledHoldsEveryTruth(t *testing.T) {
 		},
 	}
 	at := func(edit func(*job.Job)) *Estimate {
-		return run(t, small(t, func(j *job.Job) { own(j); j.Method, j.Checkpointing = open[string](), open[string](); edit(j) }))
+		return run(t, small(t, func(j *job.Job) {
+			own(j)
+			j.Method, j.Checkpointing = open[string](),
+				open[string]()
+			edit(j)
+		}))
 	}
 	e := at(func(*job.Job) {})
-	if want := []string{"method", "precision", "optimizer", "checkpointing", "attention"}; !slices.Equal(e.Unsettled, want) || e.Partial || e.PerGPU.HighBytes == nil {
+	if want := []string{"method", "precision", "optimizer", "checkpointing", "attention"}; !slices.Equal(e.Unsettled,
+		want) || e.Partial || e.PerGPU.HighBytes == nil {
 		t.Fatalf("unsettled %v, %+v", e.Unsettled, e.PerGPU)
 	}
 	for name, truth := range truths {
 		all := at(func(j *job.Job) {
-			j.Method, j.Checkpointing, j.Optimizer, j.Attention = known("full"), known("none"), known("adamw"), known("sdpa")
+			j.Method, j.Checkpointing, j.Optimizer, j.Attention = known("full"), known("none"), known("adamw"),
+				known("sdpa")
 			truth(j)
 		})
 		if n := all.PerGPU.DeviceBytes; n < e.PerGPU.LowBytes || n > *e.PerGPU.HighBytes {
 			t.Errorf("%s: %d is outside %d to %d", name, n, e.PerGPU.LowBytes, *e.PerGPU.HighBytes)
 		}
 	}
-	for total, want := range map[int64]string{e.PerGPU.LowBytes: "no", *e.PerGPU.HighBytes: "not known", *e.PerGPU.HighBytes * 10 / 8: "yes"} {
+	for total, want := range map[int64]string{e.PerGPU.LowBytes: "no", *e.PerGPU.HighBytes: "not known",
+		*e.PerGPU.HighBytes * 10 / 8: "yes"} {
 		in := small(t, func(j *job.Job) { own(j); j.Method, j.Checkpointing = open[string](), open[string]() })
 		in.Hardware.TotalBytes = total
 		again := run(t, in)
@@ -168,7 +196,8 @@ func TestUnsettledHoldsEveryTruth(t *testing.T) {
 			got = map[bool]string{true: "yes", false: "no"}[*again.Fits]
 		}
 		if got != want {
-			t.Errorf("of %d bytes with a need of %d to %d: %s, want %s", total, again.PerGPU.LowBytes, *again.PerGPU.HighBytes, got, want)
+			t.Errorf("of %d bytes with a need of %d to %d: %s, want %s", total, again.PerGPU.LowBytes,
+				*again.PerGPU.HighBytes, got, want)
 		}
 	}
 }
@@ -178,7 +207,8 @@ var settings = map[string][]func(*job.Job){
 	"method": {
 		func(j *job.Job) { j.Method = known("full") },
 		func(j *job.Job) {
-			j.Method, j.LoRA, j.BaseDtype = known("lora"), known(&job.LoRA{R: 64, Targets: []string{"all-linear"}}), known("bf16")
+			j.Method, j.LoRA, j.BaseDtype = known("lora"), known(&job.LoRA{R: 64, Targets: []string{"all-linear"}}),
+				known("bf16")
 		},
 		func(j *job.Job) {
 			j.Method, j.LoRA = known("qlora"), known(&job.LoRA{R: 8, Targets: []string{"all-linear"}})
@@ -187,18 +217,22 @@ var settings = map[string][]func(*job.Job){
 	"precision": {
 		func(j *job.Job) { j.Precision, j.ParamDtype, j.MasterFP32 = known("fp32"), known("fp32"), known(false) },
 		func(j *job.Job) {
-			j.Precision, j.ParamDtype, j.MasterFP32, j.Autocast = known("bf16"), known("fp32"), known(false), known(true)
+			j.Precision, j.ParamDtype, j.MasterFP32, j.Autocast = known("bf16"), known("fp32"), known(false),
+				known(true)
 		},
 		func(j *job.Job) { j.Precision, j.ParamDtype, j.MasterFP32 = known("bf16"), known("bf16"), known(true) },
 		pureBF16,
 	},
 	"optimizer": {
 		func(j *job.Job) { j.Optimizer = known("adamw") }, func(j *job.Job) { j.Optimizer = known("sgd") },
-		func(j *job.Job) { j.Optimizer = known("adamw_8bit") }, func(j *job.Job) { j.Optimizer = known("adafactor") }, func(j *job.Job) { j.Optimizer = known("lion") },
+		func(j *job.Job) { j.Optimizer = known("adamw_8bit") }, func(j *job.Job) { j.Optimizer = known("adafactor") },
+		func(j *job.Job) { j.Optimizer = known("lion") },
 	},
-	"checkpointing": {func(j *job.Job) { j.Checkpointing = known("none") }, func(j *job.Job) { j.Checkpointing = known("full") }},
+	"checkpointing": {func(j *job.Job) { j.Checkpointing = known("none") },
+		func(j *job.Job) { j.Checkpointing = known("full") }},
 	"attention": {
-		func(j *job.Job) { j.Attention = known("sdpa") }, func(j *job.Job) { j.Attention = known("eager") }, func(j *job.Job) { j.Attention = known("flash_attention_2") },
+		func(j *job.Job) { j.Attention = known("sdpa") }, func(j *job.Job) { j.Attention = known("eager") },
+		func(j *job.Job) { j.Attention = known("flash_attention_2") },
 	},
 }
 
@@ -234,7 +268,8 @@ func TestHidingWidens(t *testing.T) {
 	}
 }
 
-// A known program's defaults are known, and what is not said without a command is what oomguard itself assumes: neither is widened.
+// A known program's defaults are known, and what is not said without a command is what oomguard itself assumes: neither
+// is widened.
 func TestKnownProgramsAreSettled(t *testing.T) {
 	for name, edit := range map[string]func(*job.Job){
 		"Trainer":    func(j *job.Job) { own(j); j.Framework = known("hf-trainer") },
@@ -268,12 +303,14 @@ func TestAdvice(t *testing.T) {
 		in        Input
 		want, not string
 	}{
-		"no command":    {paramsOnly(gb, nil), "--model DIR or config.json, or --activations SIZE", "no formula"},
-		"own program":   {paramsOnly(gb, own), "no formula: measure one small run", ""},
-		"known program": {paramsOnly(gb, func(j *job.Job) { own(j); j.Framework = known("trl") }), "--model DIR or config.json", "no formula"},
+		"no command":  {paramsOnly(gb, nil), "--model DIR or config.json, or --activations SIZE", "no formula"},
+		"own program": {paramsOnly(gb, own), "no formula: measure one small run", ""},
+		"known program": {paramsOnly(gb, func(j *job.Job) { own(j); j.Framework = known("trl") }),
+			"--model DIR or config.json", "no formula"},
 	} {
 		give := run(t, c.in).Give()
-		if !strings.Contains(give, c.want) || c.not != "" && strings.Contains(give, c.not) || strings.Contains(give, "--params") {
+		if !strings.Contains(give, c.want) || c.not != "" && strings.Contains(give, c.not) ||
+			strings.Contains(give, "--params") {
 			t.Errorf("%s: %s", name, give)
 		}
 	}

@@ -16,7 +16,8 @@ func (s *scenario) older(pkg string, than ...int) bool {
 		if i >= len(parts) {
 			return want > 0
 		}
-		digits := parts[i][:len(parts[i])-len(strings.TrimLeft(parts[i], "0123456789"))] // 0.dev0, 6a1: what follows the digits is a pre-release
+		// 0.dev0, 6a1: what follows the digits is a pre-release
+		digits := parts[i][:len(parts[i])-len(strings.TrimLeft(parts[i], "0123456789"))]
 		got, err := strconv.Atoi(digits)
 		if err != nil {
 			return false

@@ -16,7 +16,8 @@ const (
 	denseUnit     = "dense layer" // a layer of the stack in front
 )
 
-// A weight is one tensor as a rank holds it before data-parallel sharding; Shape is the rank's own, after tensor parallelism.
+// A weight is one tensor as a rank holds it before data-parallel sharding; Shape is the rank's own, after tensor
+// parallelism.
 type weight struct {
 	model.Tensor
 	unit     string
@@ -27,7 +28,8 @@ type weight struct {
 	ranks    int64 // of an adapted module: by how much its adapter's rank is that of the others
 	// shapeless: stands for a whole model of which only the parameter count is known.
 	shapeless bool
-	// width, if not 0, is the bytes of an element of this trained weight and its gradient where they are not those of all others.
+	// width, if not 0, is the bytes of an element of this trained weight and its gradient where they are not those of
+	// all others.
 	width int64
 }
 
@@ -47,8 +49,9 @@ type rank struct {
 func (s *scenario) rankOf(stage int64) *rank {
 	r := &rank{scenario: s, stage: stage, first: stage == 0, last: stage == s.pp-1}
 	if !s.sized() {
-		r.base = []weight{{unit: layerUnit, repeat: 1, elements: ceilDiv(s.arch.Parameters(), s.tp*s.pp), shapeless: true,
-			Tensor: model.Tensor{Role: model.Linear}}}
+		r.base = []weight{{unit: layerUnit, repeat: 1, elements: ceilDiv(s.arch.Parameters(), s.tp*s.pp),
+			shapeless: true,
+			Tensor:    model.Tensor{Role: model.Linear}}}
 	} else {
 		r.placeUnits()
 	}
@@ -88,7 +91,8 @@ func (r *rank) placeUnits() {
 		}
 	}
 	if r.arch.Tied && r.last && !r.first { // the last pipeline stage keeps its own copy of the tied embedding
-		r.base = append(r.base, r.slice(model.Tensor{Module: "lm_head", Role: model.Head, Part: model.PartHead, Shape: []int64{r.arch.Vocab, r.arch.Hidden}}, finalUnit, 1))
+		r.base = append(r.base, r.slice(model.Tensor{Module: "lm_head", Role: model.Head, Part: model.PartHead,
+			Shape: []int64{r.arch.Vocab, r.arch.Hidden}}, finalUnit, 1))
 	}
 }
 
@@ -110,7 +114,8 @@ func (r *rank) place(u model.Unit, kind string, repeat int64) {
 	}
 }
 
-// slice applies tensor parallelism: matrices are split, everything else is replicated (Megatron's and torchtitan's plans).
+// slice applies tensor parallelism: matrices are split, everything else is replicated (Megatron's and torchtitan's
+// plans).
 func (r *rank) slice(t model.Tensor, unit string, repeat int64) weight {
 	w := weight{Tensor: t, unit: unit, repeat: repeat, elements: t.Elements()}
 	degree := int64(1)
@@ -139,7 +144,8 @@ func count(ws []weight, match func(weight) bool) int64 {
 	return n
 }
 
-// trainedBytes is the bytes of the trained weights, or of their gradients, at that width where a weight has none of its own.
+// trainedBytes is the bytes of the trained weights, or of their gradients, at that width where a weight has none of its
+// own.
 func (r *rank) trainedBytes(width int64) int64 {
 	var n int64
 	for _, w := range r.trained {
@@ -176,7 +182,8 @@ func largest(ws []weight) int64 {
 	return most
 }
 
-// linear counts the weights of matrix products: what autocast casts and caches. A tied embedding is the head's matrix too.
+// linear counts the weights of matrix products: what autocast casts and caches. A tied embedding is the head's matrix
+// too.
 func (r *rank) linear(unit string) int64 {
 	n := count(r.base, func(w weight) bool {
 		return (unit == "" || w.unit == unit) && isMatrix(w)

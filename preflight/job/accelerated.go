@@ -9,8 +9,8 @@ import (
 	"oomguard/preflight/job/shell"
 )
 
-// accelerated reports whether the script is under Accelerator(), which takes its plugins from the variables that accelerate launch
-// sets: Trainer always is, a training loop of its own when accelerate starts it.
+// accelerated reports whether the script is under Accelerator(), which takes its plugins from the variables that
+// accelerate launch sets: Trainer always is, a training loop of its own when accelerate starts it.
 func (r *reader) accelerated() bool {
 	return r.family.huggingFace() || r.job.Launcher.Value == "accelerate"
 }
@@ -25,8 +25,8 @@ func (r *reader) onVariable(name string) bool {
 	return ok && on
 }
 
-// readAccelerated reads what the environment says to Accelerator() (accelerate/utils/dataclasses.py). What the script itself is told
-// (--deepspeed, --fsdp) is stronger.
+// readAccelerated reads what the environment says to Accelerator() (accelerate/utils/dataclasses.py). What the script
+// itself is told (--deepspeed, --fsdp) is stronger.
 func (r *reader) readAccelerated() {
 	if !r.accelerated() {
 		return
@@ -43,7 +43,8 @@ func (r *reader) readAccelerated() {
 	if r.onVariable("ACCELERATE_USE_PARALLELISM_CONFIG") {
 		r.acceleratedParallelism()
 	}
-	if steps := r.variable("ACCELERATE_GRADIENT_ACCUMULATION_STEPS"); steps.text != "" && steps.text != "auto" && !r.family.huggingFace() {
+	if steps := r.variable("ACCELERATE_GRADIENT_ACCUMULATION_STEPS"); steps.text != "" && steps.text != "auto" &&
+		!r.family.huggingFace() {
 		if n := r.count(steps, &r.job.GradAccum); n > 0 {
 			r.job.GradAccum.Offer(n, steps.origin)
 		}
@@ -69,20 +70,22 @@ func (r *reader) acceleratedDeepSpeed() {
 		}
 	}
 	r.acceleratedHalf(doc)
-	r.adoptDeepSpeed(&deepspeedFile{doc: doc, file: doc.File, filled: true, lenient: !r.family.huggingFace() || r.ownLoop()})
+	r.adoptDeepSpeed(&deepspeedFile{doc: doc, file: doc.File, filled: true,
+		lenient: !r.family.huggingFace() || r.ownLoop()})
 }
 
 // ownLoop: TRL's PPO makes an Accelerator of its own, past Trainer's comparisons (trl/trainer/ppo_trainer.py).
 func (r *reader) ownLoop() bool { return r.family.framework == "trl" && r.family.program == "ppo" }
 
-// refuseFields: accelerate refuses a configuration of its own that repeats what the DeepSpeed file owns (DeepSpeedPlugin,
-// _deepspeed_config_checks).
+// refuseFields: accelerate refuses a configuration of its own that repeats what the DeepSpeed file owns
+// (DeepSpeedPlugin, _deepspeed_config_checks).
 func (r *reader) refuseFields(fields sourced) {
 	owned := strings.Fields(`gradient_accumulation_steps gradient_clipping zero_stage offload_optimizer_device offload_param_device
 		offload_param_nvme_path offload_optimizer_nvme_path zero3_save_16bit_model mixed_precision`)
 	for name := range strings.SplitSeq(fields.text, ",") {
 		if slices.Contains(owned, name) {
-			why := fmt.Sprintf("ValueError: When using `deepspeed_config_file`, %s of accelerate's configuration must not be given beside it", name)
+			why := fmt.Sprintf("ValueError: When using `deepspeed_config_file`, %s of accelerate's configuration "+
+				"must not be given beside it", name)
 			r.fail(why, fields.origin)
 			r.problem(fmt.Errorf("%s: %s; say it in the DeepSpeed file instead", fields.origin, why))
 		}
@@ -112,7 +115,8 @@ func (r *reader) namedDeepSpeed(file sourced) (*document.Node, bool) {
 		fields["gradient_accumulation_steps"] = added.node("gradient_accumulation_steps", "1")
 	}
 	for path, variable := range map[string]string{
-		"gradient_accumulation_steps": "ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "zero_optimization.stage": "ACCELERATE_DEEPSPEED_ZERO_STAGE",
+		"gradient_accumulation_steps":                "ACCELERATE_GRADIENT_ACCUMULATION_STEPS",
+		"zero_optimization.stage":                    "ACCELERATE_DEEPSPEED_ZERO_STAGE",
 		"zero_optimization.offload_optimizer.device": "ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE",
 		"zero_optimization.offload_param.device":     "ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE",
 	} {
@@ -131,12 +135,13 @@ func (r *reader) namedDeepSpeed(file sourced) (*document.Node, bool) {
 	return doc, true
 }
 
-// generatedDeepSpeed is the configuration that the plugin writes when there is no file: stage 2 unless told otherwise, and DeepSpeed's
-// own bucket sizes.
+// generatedDeepSpeed is the configuration that the plugin writes when there is no file: stage 2 unless told otherwise,
+// and DeepSpeed's own bucket sizes.
 func (r *reader) generatedDeepSpeed() *document.Node {
 	value := func(name, fallback string) *document.Node {
 		v := r.variable("ACCELERATE_" + name)
-		if _, open := shell.Unknown(v.text); v.text == "" || open && name == "GRADIENT_ACCUMULATION_STEPS" { // with another number Trainer ends
+		// with another number Trainer ends
+		if _, open := shell.Unknown(v.text); v.text == "" || open && name == "GRADIENT_ACCUMULATION_STEPS" {
 			v = sourced{fallback, "default of accelerate's DeepSpeed plugin"}
 		}
 		return v.node(strings.ToLower(name), v.text)
@@ -181,7 +186,8 @@ func (r *reader) acceleratedHalf(doc *document.Node) {
 		on := mixed == dtype || dtype == "bf16" && mixed == "fp8"
 		section := fields[dtype]
 		if section == nil && on {
-			section = &document.Node{Path: dtype, Source: origin, Value: map[string]*document.Node{"enabled": said.node(dtype+".enabled", true)}}
+			section = &document.Node{Path: dtype, Source: origin,
+				Value: map[string]*document.Node{"enabled": said.node(dtype+".enabled", true)}}
 			fields[dtype] = section
 		}
 		enabled := section.Get("enabled")
@@ -192,7 +198,8 @@ func (r *reader) acceleratedHalf(doc *document.Node) {
 			*enabled = *said.node(dtype+".enabled", on)
 		}
 		if enabled != nil && !on && mixed != "" && r.nodeBool(enabled, false) {
-			r.contradiction(enabled, "%s is enabled, but accelerate's mixed precision is %s (%s), and it refuses to start when they differ; change one of them", dtype, mixed, origin)
+			r.contradiction(enabled, "%s is enabled, but accelerate's mixed precision is %s (%s), and it refuses to "+
+				"start when they differ; change one of them", dtype, mixed, origin)
 		}
 	}
 }
@@ -233,8 +240,8 @@ func (r *reader) acceleratedFSDP() {
 	}
 }
 
-// acceleratedStrategy: version 1 has strategies, by name or number; version 2 reshards or does not. Version 1 never gets to read
-// reshard_after_forward, because accelerate launch always passes a strategy.
+// acceleratedStrategy: version 1 has strategies, by name or number; version 2 reshards or does not. Version 1 never
+// gets to read reshard_after_forward, because accelerate launch always passes a strategy.
 func (r *reader) acceleratedStrategy() {
 	set := &r.job.Sharding
 	if !r.job.FSDPVersion.Known {
@@ -327,7 +334,8 @@ func (r *reader) acceleratedMegatron() {
 		name string
 		set  *Setting[int]
 	}{
-		{"TP_DEGREE", &j.TP}, {"PP_DEGREE", &j.PP}, {"CONTEXT_PARALLEL_SIZE", &j.CP}, {"EXPERT_MODEL_PARALLEL_SIZE", &j.EP},
+		{"TP_DEGREE", &j.TP}, {"PP_DEGREE", &j.PP}, {"CONTEXT_PARALLEL_SIZE", &j.CP},
+		{"EXPERT_MODEL_PARALLEL_SIZE", &j.EP},
 		{"NUM_MICRO_BATCHES", &j.GradAccum},
 	} {
 		v := r.variable("MEGATRON_LM_" + size.name)
@@ -356,7 +364,8 @@ func (r *reader) acceleratedMegatron() {
 	}
 }
 
-// acceleratedParallelism is ParallelismConfig: a mesh of replicas x shards x context or sequence x tensor parallel ranks.
+// acceleratedParallelism is ParallelismConfig: a mesh of replicas x shards x context or sequence x tensor parallel
+// ranks.
 func (r *reader) acceleratedParallelism() {
 	j := r.job
 	size := func(name string, set *Setting[int]) (int, string) {
@@ -391,7 +400,8 @@ func (r *reader) acceleratedParallelism() {
 	case cp > 1 && !r.fsdp && r.deepspeed == nil:
 		refuse(cpOrigin, "cp_size > 1 needs FSDP, which shards the model across the same ranks")
 	case (tp > 1 || cp > 1) && replicas > 1 && shards == 1:
-		refuse(where, "tensor or context parallelism cannot be used with pure data parallelism (dp_replicate_size %d, dp_shard_size 1)", replicas)
+		refuse(where, "tensor or context parallelism cannot be used with pure data parallelism (dp_replicate_size "+
+			"%d, dp_shard_size 1)", replicas)
 	case sp == 1 && total > 1 && world > 0 && total != world:
 		refuse(where, "ParallelismConfig total_size (%d) does not match num_processes (%d)", total, world)
 	}

@@ -12,8 +12,8 @@ import (
 // adapterFile is where PEFT keeps an adapter's settings.
 const adapterFile = "adapter_config.json"
 
-// readAdapterFolder reads the adapter that a folder holds: what it trains, and the model that it was made for, with the revision.
-// base is not known when the file names none or cannot be read; the reason is recorded.
+// readAdapterFolder reads the adapter that a folder holds: what it trains, and the model that it was made for, with the
+// revision. base is not known when the file names none or cannot be read; the reason is recorded.
 func (r *reader) readAdapterFolder(folder string) (base Setting[string]) {
 	shown := filepath.Join(folder, adapterFile)
 	if inside, err := filepath.Rel(r.path("."), shown); err == nil && filepath.IsLocal(inside) {
@@ -122,8 +122,8 @@ func (r *reader) adapterNumber(n *document.Node, set *Setting[int]) {
 	}
 }
 
-// adapterTargets are target_modules: a list of names, or a text, which PEFT takes as a regular expression (or for "all-linear").
-// layers_to_transform narrows the names to some blocks; both together are one expression.
+// adapterTargets are target_modules: a list of names, or a text, which PEFT takes as a regular expression (or for
+// "all-linear"). layers_to_transform narrows the names to some blocks; both together are one expression.
 func (r *reader) adapterTargets(doc *document.Node) ([]string, *document.Node) {
 	n := doc.Get("target_modules")
 	if n == nil {
@@ -137,7 +137,8 @@ func (r *reader) adapterTargets(doc *document.Node) ([]string, *document.Node) {
 	for i, target := range targets {
 		targets[i] = regexp.QuoteMeta(target)
 	}
-	pattern := fmt.Sprintf(`(?:.*\.)?(?:%s)\.(?:.*\.)?(?:%s)`, strings.Join(listedNames(layers), "|"), strings.Join(targets, "|"))
+	pattern := fmt.Sprintf(`(?:.*\.)?(?:%s)\.(?:.*\.)?(?:%s)`, strings.Join(listedNames(layers), "|"),
+		strings.Join(targets, "|"))
 	return []string{pattern}, n
 }
 

@@ -32,7 +32,8 @@ type commandLine struct {
 	rest   []string           // from the first word that is neither an option nor its value
 	// passed are options that this parser does not know; newer versions of the program may.
 	passed []string
-	// open says why options may have been given that nobody can see: a word that only the shell could expand stands among them.
+	// open says why options may have been given that nobody can see: a word that only the shell could expand stands
+	// among them.
 	open string
 	// perhapsScript: that word may be the script as well as options.
 	perhapsScript bool
@@ -59,8 +60,8 @@ type argparser struct {
 	command    *commandLine
 }
 
-// parse splits a program's own options from the words after them: prefixes, all spellings, --x=v, -r3, a leading "--". The error
-// holds argparse's own words.
+// parse splits a program's own options from the words after them: prefixes, all spellings, --x=v, -r3, a leading "--".
+// The error holds argparse's own words.
 func (p *argparser) parse(args []string) (*commandLine, error) {
 	p.command = &commandLine{values: map[string]sourced{}}
 	var err error
@@ -131,7 +132,8 @@ func (p *argparser) match(word string) (found *option, value string, attached bo
 		}
 	}
 	if len(names) > 1 {
-		return nil, "", false, fmt.Errorf("%s: error: ambiguous option: %s could match %s", p.prog, word, strings.Join(names, ", "))
+		return nil, "", false, fmt.Errorf("%s: error: ambiguous option: %s could match %s", p.prog, word,
+			strings.Join(names, ", "))
 	}
 	return found, value, attached, nil
 }
@@ -195,8 +197,8 @@ func (o *option) check(value string) error {
 	return nil
 }
 
-// pass skips an option that is not in the table: torch gains some every year. The word after it is taken for its value unless
-// it looks like the script, so that neither kind of new option hides the script.
+// pass skips an option that is not in the table: torch gains some every year. The word after it is taken for its value
+// unless it looks like the script, so that neither kind of new option hides the script.
 func (p *argparser) pass(args []string) []string {
 	p.command.passed = append(p.command.passed, args[0])
 	return p.skip(args)
@@ -204,7 +206,8 @@ func (p *argparser) pass(args []string) []string {
 
 // onlyScript reports whether a word that is not known can only be the script: no other stands behind it.
 func onlyScript(args []string) bool {
-	return !slices.ContainsFunc(args[1:], func(word string) bool { return strings.HasSuffix(word, ".py") || word == "-m" || word == "--module" })
+	return !slices.ContainsFunc(args[1:],
+		func(word string) bool { return strings.HasSuffix(word, ".py") || word == "-m" || word == "--module" })
 }
 
 // skip leaves out an option that is not known, with the word behind it unless that looks like the script.
@@ -216,7 +219,8 @@ func (p *argparser) skip(args []string) []string {
 	return rest[1:]
 }
 
-// isOption reports whether argparse takes a word for an option: a dash in front, and neither a negative number nor a phrase.
+// isOption reports whether argparse takes a word for an option: a dash in front, and neither a negative number nor a
+// phrase.
 func isOption(word string) bool {
 	if len(word) < 2 || word[0] != '-' || strings.Contains(word, " ") {
 		return false

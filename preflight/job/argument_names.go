@@ -7,14 +7,16 @@ import (
 	"oomguard/preflight/job/shell"
 )
 
-// The names of all options of published programs. A script that is not here is one of them only if every argument is an option of theirs: a
-// single word of another parser says that another program reads the rest, too.
+// The names of all options of published programs. A script that is not here is one of them only if every argument is an
+// option of theirs: a single word of another parser says that another program reads the rest, too.
 
-// trainerOnly are options that no parser has but one that TrainingArguments, or TRL's configurations on top of it, make.
+// trainerOnly are options that no parser has but one that TrainingArguments, or TRL's configurations on top of it,
+// make.
 const trainerOnly = `eval_strategy evaluation_strategy save_strategy fsdp fsdp_config gradient_checkpointing_kwargs use_peft
 	lora_target_modules use_flash_attention_2 max_prompt_length`
 
-// exampleNames are the options of transformers' examples/pytorch beside TrainingArguments (all of 4.40 to 5.12), with and without Trainer.
+// exampleNames are the options of transformers' examples/pytorch beside TrainingArguments (all of 4.40 to 5.12), with
+// and without Trainer.
 const exampleNames = `model_type config_overrides config_name tokenizer_name use_fast_tokenizer use_slow_tokenizer token use_auth_token trust_remote_code
 	low_cpu_mem_usage ignore_mismatched_sizes image_processor_name feature_extractor_name resize_position_embeddings freeze_feature_encoder
 	freeze_feature_extractor freeze_encoder forced_decoder_ids suppress_tokens apply_spec_augment attention_mask attention_dropout
@@ -36,8 +38,8 @@ const exampleNames = `model_type config_overrides config_name tokenizer_name use
 	with_tracking checkpointing_steps max_train_steps num_warmup_steps debug beam_search_type
 	tensor_parallel_size pipeline_parallel_size n_train n_val`
 
-// trlNames are the options of TRL's ScriptArguments, ModelConfig and configurations of trainers, and of alignment-handbook, which took them
-// over.
+// trlNames are the options of TRL's ScriptArguments, ModelConfig and configurations of trainers, and of
+// alignment-handbook, which took them over.
 const trlNames = `dataset_train_split dataset_test_split dataset_streaming dataset_config datasets dataset_mixture gradient_checkpointing_use_reentrant ignore_bias_buffers
 	model_revision lora_task_type lora_target_parameters bnb_4bit_compute_dtype dataset_text_field dataset_kwargs dataset_num_proc dataset_batch_size
 	eos_token padding_free pad_to_multiple_of assistant_only_loss completion_only_loss chat_template_path shuffle_dataset model_init_kwargs
@@ -61,8 +63,8 @@ const trlNames = `dataset_train_split dataset_test_split dataset_streaming datas
 	tokenizer_name_or_path model_code_revision preprocessing_num_workers dataset_prompt_column system_prompt benchmarks callbacks wandb_entity
 	wandb_project hub_model_revision`
 
-// argumentNames lists the options that a script is given by their fields' names, and reports whether all of them are options of Hugging
-// Face's and TRL's programs.
+// argumentNames lists the options that a script is given by their fields' names, and reports whether all of them are
+// options of Hugging Face's and TRL's programs.
 func (r *reader) argumentNames(f family) (names []string, all bool) {
 	known := r.publishedNames(f)
 	words := r.job.ScriptArgs

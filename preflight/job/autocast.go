@@ -2,11 +2,12 @@ package job
 
 import "strings"
 
-// Whether torch.autocast is on is a question of its own: it leaves the weights as they are, and transformers 5 loads them in the checkpoint's own
-// 16 bits. Norms, softmax and losses then work in fp32 (aten/src/ATen/autocast_mode.h), which they do not in plain 16-bit training.
+// Whether torch.autocast is on is a question of its own: it leaves the weights as they are, and transformers 5 loads
+// them in the checkpoint's own 16 bits. Norms, softmax and losses then work in fp32 (aten/src/ATen/autocast_mode.h),
+// which they do not in plain 16-bit training.
 
-// offerAutocast is what mixed precision of accelerate, or of a loop of one's own, means: the model's forward pass runs under autocast, except with engines
-// that bring their own precision (accelerate/accelerator.py: native_amp).
+// offerAutocast is what mixed precision of accelerate, or of a loop of one's own, means: the model's forward pass runs
+// under autocast, except with engines that bring their own precision (accelerate/accelerator.py: native_amp).
 func (r *reader) offerAutocast(dtype, origin string) {
 	if dtype != "bf16" && dtype != "fp16" || r.deepspeed != nil {
 		return

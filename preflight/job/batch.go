@@ -15,8 +15,8 @@ type batchNumber struct {
 	origin string // of a value that the file decides; "" when Trainer does
 }
 
-// readBatchOfDeepSpeed reads the batch numbers of a DeepSpeed configuration: train_batch_size = micro-batch x accumulation x ranks,
-// any two give the third (deepspeed/runtime/config.py, _set_batch_related_parameters).
+// readBatchOfDeepSpeed reads the batch numbers of a DeepSpeed configuration: train_batch_size = micro-batch x
+// accumulation x ranks, any two give the third (deepspeed/runtime/config.py, _set_batch_related_parameters).
 func (r *reader) readBatchOfDeepSpeed() {
 	if r.deepspeed == nil {
 		return
@@ -40,12 +40,14 @@ func (r *reader) readBatchOfDeepSpeed() {
 	case !micro.auto && !accum.auto && !train.auto:
 		r.completeBatch(micro, accum, train, world)
 	}
-	if global := product(micro.value, accum.value, world); train.given != nil && global > 0 && global != train.value && !shrinks {
+	if global := product(micro.value, accum.value, world); train.given != nil && global > 0 && global != train.value &&
+		!shrinks {
 		remedy := fmt.Sprintf("set train_batch_size to %d", global)
 		if r.deepspeed.filled {
 			remedy += ` or to "auto"`
 		}
-		r.contradiction(train.given, "train_batch_size is %d, but micro-batch %d x accumulation %d x %d ranks is %d, and DeepSpeed refuses to start; %s, or change one of the other three",
+		r.contradiction(train.given, "train_batch_size is %d, but micro-batch %d x accumulation %d x %d ranks is "+
+			"%d, and DeepSpeed refuses to start; %s, or change one of the other three",
 			train.value, micro.value, accum.value, world, global, remedy)
 	}
 	if micro.origin != "" {
@@ -76,8 +78,8 @@ func (r *reader) batchNumber(key string) (b *batchNumber, ok bool) {
 	return b, true
 }
 
-// matchTrainer compares a number with Trainer's argument, or with its default: Trainer refuses a file that says something else, and
-// its own number counts where the file says "auto" or nothing.
+// matchTrainer compares a number with Trainer's argument, or with its default: Trainer refuses a file that says
+// something else, and its own number counts where the file says "auto" or nothing.
 func (r *reader) matchTrainer(b *batchNumber, argument string, fallback int, shrinks bool) {
 	trainer, said := fallback, "whose default is"
 	if n := r.number(argument); n > 0 { // the framework's own default, where it has one
@@ -95,7 +97,8 @@ func (r *reader) matchTrainer(b *batchNumber, argument string, fallback int, shr
 		return
 	}
 	if b.value != trainer && !shrinks {
-		r.contradiction(b.given, "%s is %d, but it must equal Trainer's --%s, %s %d, or the job does not start; write \"auto\" here, or pass --%s %d",
+		r.contradiction(b.given, "%s is %d, but it must equal Trainer's --%s, %s %d, or the job does not start; "+
+			"write \"auto\" here, or pass --%s %d",
 			b.key, b.value, argument, said, trainer, argument, b.value)
 	}
 }
@@ -111,7 +114,9 @@ func (r *reader) fillBatch(b *batchNumber, argument string) {
 func (r *reader) completeBatch(micro, accum, train *batchNumber, world int) {
 	follows := "follows from the other batch numbers in " + r.deepspeed.file
 	if micro.given == nil && train.given == nil {
-		r.contradiction(r.deepspeed.doc, "has neither train_batch_size nor train_micro_batch_size_per_gpu, and DeepSpeed refuses to start; give two of the three batch numbers")
+		r.contradiction(r.deepspeed.doc,
+			"has neither train_batch_size nor train_micro_batch_size_per_gpu, and DeepSpeed refuses to start; give "+
+				"two of the three batch numbers")
 		return
 	}
 	if accum.given == nil && (micro.given == nil || train.given == nil) {
@@ -123,7 +128,8 @@ func (r *reader) completeBatch(micro, accum, train *batchNumber, world int) {
 	derive := func(b, other *batchNumber) {
 		by := product(other.value, world)
 		if by == 0 || train.value%by != 0 {
-			r.contradiction(train.given, "train_batch_size is %d, which is not a multiple of %s %d x %d ranks = %d, and DeepSpeed refuses to start; change one of them",
+			r.contradiction(train.given, "train_batch_size is %d, which is not a multiple of %s %d x %d ranks = %d, "+
+				"and DeepSpeed refuses to start; change one of them",
 				train.value, other.key, other.value, world, by)
 			return
 		}

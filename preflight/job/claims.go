@@ -23,8 +23,10 @@ type Precedence struct {
 func Order() []Precedence {
 	return []Precedence{
 		{sourceFlags, "flags in front of the command: --micro-batch 4"},
-		{sourceCommand, "the launcher's words, its variables (PET_*, ACCELERATE_*) and files, and what stands around it: srun, shell scripts"},
-		{sourceScript, "the script's arguments and text, and the configuration files that they name, as the framework weighs them"},
+		{sourceCommand, "the launcher's words, its variables (PET_*, ACCELERATE_*) and files, and what stands " +
+			"around it: srun, shell scripts"},
+		{sourceScript, "the script's arguments and text, and the configuration files that they name, as the " +
+			"framework weighs them"},
 		{sourceOwnFile, "oomguard.yaml beside the job"},
 		{sourceModel, "the model that the sources above name, and its config.json"},
 		{sourceDefaults, "what the framework takes in the installed version when nobody says anything"},
@@ -71,8 +73,8 @@ func (c *claims) add(value, origin string, used bool) {
 	c.list = append(c.list, next)
 }
 
-// Why lists what each source said about the setting with a key, in the order of reading; ok is false when there is no such key. The
-// claim that is used is what the setting says.
+// Why lists what each source said about the setting with a key, in the order of reading; ok is false when there is no
+// such key. The claim that is used is what the setting says.
 func (j *Job) Why(key string) (list []Claim, ok bool) {
 	j.eachFact(func(name string, f fact) {
 		if name == key {

@@ -32,9 +32,11 @@ func TestWhy(t *testing.T) {
 				}
 			}
 			if len(used) != 1 || used[0].Value != setting.Value || used[0].Origin != setting.Origin {
-				t.Errorf("%s: %s is %s (%s), and used are %v", filepath.Base(dir), setting.Key, setting.Value, setting.Origin, used)
+				t.Errorf("%s: %s is %s (%s), and used are %v", filepath.Base(dir), setting.Key, setting.Value,
+					setting.Origin, used)
 			}
-			if _, flag := src.Flags[map[string]string{"micro_batch": "micro-batch", "attention": "attention"}[setting.Key]]; flag && used[0].Source != sourceFlags {
+			if _, flag := src.Flags[map[string]string{"micro_batch": "micro-batch",
+				"attention": "attention"}[setting.Key]]; flag && used[0].Source != sourceFlags {
 				t.Errorf("%s: %s is not the flag's: %v", filepath.Base(dir), setting.Key, claims)
 			}
 		}

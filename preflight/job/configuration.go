@@ -11,9 +11,9 @@ import (
 	"oomguard/preflight/job/shell"
 )
 
-// A configuration is a framework's own document with the overrides of the command line laid over it. Its methods read one value each,
-// by the first of several spellings that is present: known with the line that it stands in, or as the framework's default, unknown
-// with a recorded problem when it is of the wrong kind.
+// A configuration is a framework's own document with the overrides of the command line laid over it. Its methods read
+// one value each, by the first of several spellings that is present: known with the line that it stands in, or as the
+// framework's default, unknown with a recorded problem when it is of the wrong kind.
 type configuration struct {
 	r        *reader
 	doc      *document.Node
@@ -136,15 +136,19 @@ func (r *reader) lookupEnv(name string) (string, bool) {
 // lost marks what a configuration decides as unknown, when it was named but could not be read.
 func (r *reader) lost(why string) {
 	j := r.job
-	for _, f := range []fact{&j.Model, &j.ModelParams, &j.ParamDtype, &j.BaseDtype, &j.Precision, &j.Autocast, &j.MasterFP32, &j.Optimizer, &j.MicroBatch, &j.GradAccum, &j.SeqLen, &j.Packing,
-		&j.Checkpointing, &j.ActivationOffload, &j.Method, &j.LoRA, &j.Quant, &j.Sharding, &j.FSDPVersion, &j.FSDPWrap, &j.Offload, &j.TP, &j.PP, &j.CP, &j.EP, &j.Attention, &j.FusedLoss, &j.LayerKernels, &j.RefModel, &j.SecondModels} {
+	for _, f := range []fact{&j.Model, &j.ModelParams, &j.ParamDtype, &j.BaseDtype, &j.Precision, &j.Autocast,
+		&j.MasterFP32, &j.Optimizer, &j.MicroBatch, &j.GradAccum, &j.SeqLen, &j.Packing,
+		&j.Checkpointing, &j.ActivationOffload, &j.Method, &j.LoRA, &j.Quant, &j.Sharding, &j.FSDPVersion, &j.FSDPWrap,
+		&j.Offload, &j.TP, &j.PP, &j.CP, &j.EP, &j.Attention, &j.FusedLoss, &j.LayerKernels, &j.RefModel,
+		&j.SecondModels} {
 		f.Unknown(why)
 	}
 	r.adapter.lost = why
 	r.blocked = why
 }
 
-// offerParts offers a name of several words (family and flavour), as the JSON object that Setting writes; empty words are left out.
+// offerParts offers a name of several words (family and flavour), as the JSON object that Setting writes; empty words
+// are left out.
 func offerParts(s *Setting[string], parts map[string]string, origin string) {
 	maps.DeleteFunc(parts, func(_, part string) bool { return part == "" })
 	text, err := json.Marshal(parts)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// containerWrappers start the command inside an image, whose files and packages cannot be seen from here. Sources: the command line
-// references of Docker 28, Podman 5 and Apptainer 1.4.
+// containerWrappers start the command inside an image, whose files and packages cannot be seen from here. Sources: the
+// command line references of Docker 28, Podman 5 and Apptainer 1.4.
 func containerWrappers() []wrapper {
 	return []wrapper{
 		{words: []string{"docker", "podman", "nerdctl"}, peel: peelDocker},
@@ -16,7 +16,8 @@ func containerWrappers() []wrapper {
 
 // peelApptainer reads apptainer exec IMAGE COMMAND: variables and the working directory are the host's.
 func peelApptainer(r *reader, word string, args []string, inside func([]string)) {
-	options, rest, ok := commandBehind(args, "exec|run", `-B --bind --mount --env --env-file -H --home --pwd --cwd -W --workdir -o --overlay
+	options, rest, ok := commandBehind(args, "exec|run",
+		`-B --bind --mount --env --env-file -H --home --pwd --cwd -W --workdir -o --overlay
 		--network --network-args --dns --hostname --apply-cgroups -S --scratch --no-mount --security --containlibs --fusemount --pem-path --shell
 		--app --add-caps --drop-caps --cpus --cpu-shares --cpuset-cpus --memory --memory-swap --pids-limit --docker-host`)
 	if !ok || len(rest) < 2 {
@@ -39,9 +40,11 @@ func peelApptainer(r *reader, word string, args []string, inside func([]string))
 	inside(rest[1:])
 }
 
-// peelDocker reads docker run IMAGE COMMAND: of the host it has the variables that -e names and the folders that -v shares.
+// peelDocker reads docker run IMAGE COMMAND: of the host it has the variables that -e names and the folders that -v
+// shares.
 func peelDocker(r *reader, word string, args []string, inside func([]string)) {
-	options, rest, ok := commandBehind(args, "run|exec|container run|container exec", `-e --env --env-file -v --volume --mount -w --workdir --gpus --name -p --publish --network
+	options, rest, ok := commandBehind(args, "run|exec|container run|container exec",
+		`-e --env --env-file -v --volume --mount -w --workdir --gpus --name -p --publish --network
 		--net --ipc --pid --uts --shm-size --ulimit -u --user -h --hostname --runtime --entrypoint --cap-add --cap-drop --device -m --memory
 		--memory-swap --cpus --cpuset-cpus -c --cpu-shares --label -l --log-driver --log-opt --restart --security-opt --tmpfs --platform --pull
 		--add-host --dns --group-add --stop-timeout --stop-signal --volumes-from --userns --cidfile --annotation --cgroupns --oom-score-adj`)
@@ -75,13 +78,15 @@ func peelDocker(r *reader, word string, args []string, inside func([]string)) {
 	if host, ok := hostFolder(shared, workdir); ok {
 		r.enter(host)
 	} else {
-		r.note("files inside the container of " + word + " cannot be seen; those that the command names are looked for here")
+		r.note("files inside the container of " + word +
+			" cannot be seen; those that the command names are looked for here")
 	}
 	r.hide(word, rest[0])
 	inside(rest[1:])
 }
 
-// hide keeps the packages of this machine away from a command that runs in an image, which may have files that are not here.
+// hide keeps the packages of this machine away from a command that runs in an image, which may have files that are not
+// here.
 func (r *reader) hide(word, image string) {
 	r.hidden = "the image " + image + " of " + word
 	r.src.Place = Elsewhere

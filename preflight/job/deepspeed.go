@@ -18,7 +18,8 @@ const UnknownSize = -1
 type deepspeedFile struct {
 	doc  *document.Node
 	file string
-	// filled: Hugging Face's Trainer replaces "auto" (transformers integrations/deepspeed.py); a native script does not.
+	// filled: Hugging Face's Trainer replaces "auto" (transformers integrations/deepspeed.py); a native script does
+	// not.
 	filled bool
 	// lenient: accelerate fills them for a training loop of its own, and compares nothing with the script's arguments.
 	lenient bool
@@ -28,8 +29,8 @@ type deepspeedFile struct {
 	master  bool   // an fp32 copy beside half-precision weights
 }
 
-// deepspeedSize is one size of zero_optimization, in elements. Defaults are those of deepspeed/runtime/zero/config.py; auto is
-// what Trainer puts in for a model of a hidden size.
+// deepspeedSize is one size of zero_optimization, in elements. Defaults are those of deepspeed/runtime/zero/config.py;
+// auto is what Trainer puts in for a model of a hidden size.
 type deepspeedSize struct {
 	keys     []string // the second spelling is the field's own name, which pydantic accepts too
 	fallback int64
@@ -39,22 +40,29 @@ type deepspeedSize struct {
 
 func deepspeedSizes() []deepspeedSize {
 	return []deepspeedSize{
-		{[]string{"reduce_bucket_size"}, 5e8, func(h int64) int64 { return h * h }, func(d *DeepSpeed) *int64 { return &d.ReduceBucketSize }},
+		{[]string{"reduce_bucket_size"}, 5e8, func(h int64) int64 { return h * h },
+			func(d *DeepSpeed) *int64 { return &d.ReduceBucketSize }},
 		{[]string{"allgather_bucket_size"}, 5e8, nil, func(d *DeepSpeed) *int64 { return &d.AllgatherBucketSize }},
-		{[]string{"stage3_prefetch_bucket_size", "prefetch_bucket_size"}, 5e7, func(h int64) int64 { return h * h * 9 / 10 },
+		{[]string{"stage3_prefetch_bucket_size", "prefetch_bucket_size"}, 5e7,
+			func(h int64) int64 { return h * h * 9 / 10 },
 			func(d *DeepSpeed) *int64 { return &d.PrefetchBucketSize }},
-		{[]string{"stage3_param_persistence_threshold", "param_persistence_threshold"}, 1e5, func(h int64) int64 { return 10 * h },
+		{[]string{"stage3_param_persistence_threshold", "param_persistence_threshold"}, 1e5,
+			func(h int64) int64 { return 10 * h },
 			func(d *DeepSpeed) *int64 { return &d.ParamPersistenceThreshold }},
-		{[]string{"stage3_max_live_parameters", "max_live_parameters"}, 1e9, nil, func(d *DeepSpeed) *int64 { return &d.MaxLiveParameters }},
-		{[]string{"stage3_max_reuse_distance", "max_reuse_distance"}, 1e9, nil, func(d *DeepSpeed) *int64 { return &d.MaxReuseDistance }},
+		{[]string{"stage3_max_live_parameters", "max_live_parameters"}, 1e9, nil,
+			func(d *DeepSpeed) *int64 { return &d.MaxLiveParameters }},
+		{[]string{"stage3_max_reuse_distance", "max_reuse_distance"}, 1e9, nil,
+			func(d *DeepSpeed) *int64 { return &d.MaxReuseDistance }},
 		{[]string{"sub_group_size"}, 1e9, nil, func(d *DeepSpeed) *int64 { return &d.SubGroupSize }},
 	}
 }
 
 // autoPaths are the keys whose "auto" Trainer fills; a path ending in a dot stands for all keys below it.
 func autoPaths() []string {
-	return []string{"train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size", "gradient_clipping", "optimizer.params.", "scheduler.params.",
-		"bf16.enabled", "bfloat16.enabled", "fp16.enabled", "amp.enabled", "amp.opt_level", "checkpoint.", "zero_optimization.reduce_bucket_size",
+	return []string{"train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size",
+		"gradient_clipping", "optimizer.params.", "scheduler.params.",
+		"bf16.enabled", "bfloat16.enabled", "fp16.enabled", "amp.enabled", "amp.opt_level", "checkpoint.",
+		"zero_optimization.reduce_bucket_size",
 		"zero_optimization.stage3_prefetch_bucket_size", "zero_optimization.stage3_param_persistence_threshold"}
 }
 
@@ -109,8 +117,8 @@ func (r *reader) deepspeedDocument(a argument) (*document.Node, []error, error) 
 	return r.deepspeedText(a.text)
 }
 
-// deepspeedText reads what names a configuration: a file, JSON itself, or base64 of it. DeepSpeed reads hjson; Trainer and accelerate
-// read the same file as strict JSON.
+// deepspeedText reads what names a configuration: a file, JSON itself, or base64 of it. DeepSpeed reads hjson; Trainer
+// and accelerate read the same file as strict JSON.
 func (r *reader) deepspeedText(word string) (*document.Node, []error, error) {
 	if why, unknown := shell.Unknown(word); unknown {
 		return nil, nil, document.Ours(errors.New(why))
@@ -133,7 +141,8 @@ func (r *reader) lostDeepSpeed() {
 	const why = "the DeepSpeed configuration could not be read"
 	r.lostSharding(why)
 	j := r.job
-	for _, f := range []fact{&j.Sharding, &j.Offload, &j.Precision, &j.ParamDtype, &j.BaseDtype, &j.MasterFP32, &j.Autocast, &j.DeepSpeed} {
+	for _, f := range []fact{&j.Sharding, &j.Offload, &j.Precision, &j.ParamDtype, &j.BaseDtype, &j.MasterFP32,
+		&j.Autocast, &j.DeepSpeed} {
 		f.Withhold(why)
 	}
 }
@@ -142,7 +151,8 @@ func (r *reader) lostDeepSpeed() {
 func (r *reader) lostSharding(why string) {
 	r.shardingLost = why
 	j := r.job
-	for _, f := range []fact{&j.Sharding, &j.Offload, &j.Precision, &j.ParamDtype, &j.MasterFP32, &j.Optimizer, &j.DeepSpeed} {
+	for _, f := range []fact{&j.Sharding, &j.Offload, &j.Precision, &j.ParamDtype, &j.MasterFP32, &j.Optimizer,
+		&j.DeepSpeed} {
 		f.Unknown(why)
 	}
 }
@@ -158,7 +168,8 @@ func (r *reader) checkAuto(d *deepspeedFile) {
 			return path == p || strings.HasSuffix(p, ".") && strings.HasPrefix(path, p)
 		})
 		if n.Auto() && !filled {
-			r.contradiction(n, "%s is \"auto\", which Hugging Face's Trainer does not fill in for this key; write the number or word itself", path)
+			r.contradiction(n, "%s is \"auto\", which Hugging Face's Trainer does not fill in for this key; write "+
+				"the number or word itself", path)
 		}
 	})
 }
@@ -199,7 +210,8 @@ func (r *reader) readStage(d *deepspeedFile) {
 	}
 	r.job.Sharding.Offer(sharding, origin)
 
-	offload := Offload{Optimizer: r.device(zero, "offload_optimizer", "cpu_offload"), Params: r.device(zero, "offload_param", "cpu_offload_param")}
+	offload := Offload{Optimizer: r.device(zero, "offload_optimizer", "cpu_offload"),
+		Params: r.device(zero, "offload_param", "cpu_offload_param")}
 	where := d.file
 	if n := zero.First("offload_optimizer", "offload_param", "cpu_offload", "cpu_offload_param"); n != nil {
 		where = n.Origin()
@@ -248,7 +260,8 @@ func (r *reader) readHalf(d *deepspeedFile) {
 		d.open = d.open || n.Auto() && !d.filled
 		value := r.nodeBool(n, asked && d.filled && n != nil)
 		if n != nil && d.filled && !n.Auto() && value != asked {
-			r.contradiction(n, "%s is %t, but Trainer's --%s is %t, and it refuses to start when they differ; write \"auto\" here or change the argument",
+			r.contradiction(n, "%s is %t, but Trainer's --%s is %t, and it refuses to start when they differ; write "+
+				"\"auto\" here or change the argument",
 				n.Path, value, flags[0], asked)
 		}
 		return value
@@ -262,7 +275,8 @@ func (r *reader) readHalf(d *deepspeedFile) {
 	}
 	if enabled(fp16, "fp16", "fp16_full_eval") {
 		if d.half != "" {
-			r.contradiction(fp16.Get("enabled"), "bf16 and fp16 are both enabled, and DeepSpeed refuses to start with both; disable one")
+			r.contradiction(fp16.Get("enabled"),
+				"bf16 and fp16 are both enabled, and DeepSpeed refuses to start with both; disable one")
 			return
 		}
 		d.half, d.origin = "fp16", fp16.Get("enabled").Origin()
@@ -270,8 +284,9 @@ func (r *reader) readHalf(d *deepspeedFile) {
 	}
 }
 
-// readDeepSpeedOptimizer reads the optimizer section; with one, Trainer's --optim has no effect. DeepSpeed builds FusedAdam for Adam
-// and AdamW, its CPU Adam when the optimizer is offloaded (deepspeed/runtime/engine.py, _configure_basic_optimizer).
+// readDeepSpeedOptimizer reads the optimizer section; with one, Trainer's --optim has no effect. DeepSpeed builds
+// FusedAdam for Adam and AdamW, its CPU Adam when the optimizer is offloaded (deepspeed/runtime/engine.py,
+// _configure_basic_optimizer).
 func (r *reader) readDeepSpeedOptimizer(d *deepspeedFile) {
 	n := d.doc.Get("optimizer", "type")
 	if n == nil || r.family.foreign { // an optimizer of the program's own would win
@@ -317,7 +332,8 @@ func (r *reader) resolveDeepSpeed() {
 		defer func() { r.deepspeed = nil }()
 	}
 	d := r.deepspeed
-	out := &DeepSpeed{File: d.file, BF16Enabled: d.half == "bf16", FP16Enabled: d.half == "fp16", OffloadOptimizerRatio: 1, ContiguousGradients: true}
+	out := &DeepSpeed{File: d.file, BF16Enabled: d.half == "bf16", FP16Enabled: d.half == "fp16",
+		OffloadOptimizerRatio: 1, ContiguousGradients: true}
 	if zero {
 		out.Stage = int(stage[0] - '0') // zero1 to zero3
 	}

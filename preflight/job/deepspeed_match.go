@@ -2,8 +2,8 @@ package job
 
 import "oomguard/preflight/job/document"
 
-// A matchedNumber is a number of a DeepSpeed configuration that must equal an argument of Trainer, which fills it in where it says "auto"
-// and otherwise refuses to start (transformers integrations/deepspeed.py, trainer_config_process).
+// A matchedNumber is a number of a DeepSpeed configuration that must equal an argument of Trainer, which fills it in
+// where it says "auto" and otherwise refuses to start (transformers integrations/deepspeed.py, trainer_config_process).
 type matchedNumber struct {
 	path, argument string
 	fallback       float64 // TrainingArguments' default
@@ -54,7 +54,8 @@ func (r *reader) matchNumber(n *document.Node, m matchedNumber) {
 	}
 	got, err := n.Float()
 	if err == nil && got != want {
-		r.contradiction(n, "%s is %g, but it must equal Trainer's --%s, %s %g, or the job does not start; write \"auto\" here, or pass --%s %g",
+		r.contradiction(n, "%s is %g, but it must equal Trainer's --%s, %s %g, or the job does not start; write "+
+			"\"auto\" here, or pass --%s %g",
 			m.path, got, m.argument, said, want, m.argument, got)
 	}
 }

@@ -34,7 +34,8 @@ func (r *reader) trainerDefaults() {
 		key   string
 		set   *Setting[string]
 		value string
-	}{{"checkpointing", &j.Checkpointing, "none"}, {"fused_loss", &j.FusedLoss, "none"}, {"layer_kernels", &j.LayerKernels, "none"}} {
+	}{{"checkpointing", &j.Checkpointing, "none"}, {"fused_loss", &j.FusedLoss, "none"},
+		{"layer_kernels", &j.LayerKernels, "none"}} {
 		itself := offer.key == "checkpointing" && r.checkpointsItself()
 		if offer.set.Origin == "" && r.silence(offer.key) == "" && !itself {
 			offer.set.Offer(offer.value, origin)
@@ -47,7 +48,8 @@ func (r *reader) trainerDefaults() {
 // compilation: a backend or a mode alone turns torch_compile on, too (training_args.py).
 func (r *reader) compilation(origin string) {
 	set := &r.job.Compile
-	if on, given := r.boolean("torch_compile"); on || given && r.args["torch_compile_backend"].text == "" && r.args["torch_compile_mode"].text == "" {
+	if on, given := r.boolean("torch_compile"); on ||
+		given && r.args["torch_compile_backend"].text == "" && r.args["torch_compile_mode"].text == "" {
 		set.Offer(on, r.args["torch_compile"].origin)
 	}
 	for _, name := range []string{"torch_compile_backend", "torch_compile_mode"} {
@@ -108,12 +110,14 @@ func (r *reader) defaultOptimizer() {
 	case torchKnown && trainerKnown:
 		r.job.Optimizer.Offer("adamw_fused", "default of "+r.installed("transformers")+" with "+r.installed("torch"))
 	default:
-		r.job.Optimizer.Offer("adamw", "default of transformers: AdamW, "+fusedSince+"; the versions are not known, so the larger one is taken")
+		r.job.Optimizer.Offer("adamw", "default of transformers: AdamW, "+fusedSince+
+			"; the versions are not known, so the larger one is taken")
 	}
 }
 
-// defaultLoad resolves the dtype of from_pretrained: fp32 in transformers 4, the checkpoint's own in 5; TRL's trainers load in fp32
-// since 0.27. (0.26 means to load the checkpoint's own, but never passes it on: trl/trainer/utils.py, create_model_from_path.)
+// defaultLoad resolves the dtype of from_pretrained: fp32 in transformers 4, the checkpoint's own in 5; TRL's trainers
+// load in fp32 since 0.27. (0.26 means to load the checkpoint's own, but never passes it on: trl/trainer/utils.py,
+// create_model_from_path.)
 func (r *reader) defaultLoad() {
 	assumed := " (if the script itself passes none)"
 	if r.family.origin != "" && r.family.framework == "trl" || r.family.packs || r.family.ownScript {
@@ -132,7 +136,8 @@ func (r *reader) defaultLoad() {
 	case r.job.Architecture != nil && r.job.Architecture.Dtype == "fp32":
 		r.load.Offer("fp32", r.job.Architecture.Source+", and the default of older versions of transformers too")
 	default:
-		r.load.Unknown("no dtype given: transformers 4 loads fp32, transformers 5 the checkpoint's own dtype, and the version is not known; give --versions transformers=... or --precision")
+		r.load.Unknown("no dtype given: transformers 4 loads fp32, transformers 5 the checkpoint's own dtype, and " +
+			"the version is not known; give --versions transformers=... or --precision")
 	}
 }
 
@@ -145,9 +150,11 @@ func (r *reader) resolveAuto() {
 	r.load = Setting[string]{}
 	switch a := r.job.Architecture; {
 	case a == nil:
-		r.load.Unknown("the checkpoint's own dtype (" + origin + "), and the model's config is not known; give --precision")
+		r.load.Unknown("the checkpoint's own dtype (" + origin +
+			"), and the model's config is not known; give --precision")
 	case a.Dtype == "":
-		r.load.Unknown("the checkpoint's own dtype (" + origin + "), which " + a.Source + " does not name; give --precision")
+		r.load.Unknown("the checkpoint's own dtype (" + origin + "), which " + a.Source +
+			" does not name; give --precision")
 	default:
 		r.load.Offer(a.Dtype, origin+": dtype in "+a.Source)
 	}
@@ -168,7 +175,8 @@ func (r *reader) defaultPrecision() {
 	case r.unsaid["bf16"] != "":
 		j.Precision.Unknown(r.unsaid["bf16"])
 	case r.load.Known:
-		j.Precision.Offer(r.load.Value, "no mixed precision asked for: computes in the dtype of the weights, "+r.load.Origin)
+		j.Precision.Offer(r.load.Value,
+			"no mixed precision asked for: computes in the dtype of the weights, "+r.load.Origin)
 	default:
 		j.Precision.Unknown(r.load.Origin)
 	}
@@ -199,7 +207,8 @@ func (r *reader) explainUnknowns() {
 			}
 		}
 		// Names that a person does not give as one flag.
-		flag := map[string]string{"param_dtype": "precision", "base_dtype": "precision", "master_fp32": "precision", "autocast": "precision", "model_params": "params", "lora": "lora-r"}[key]
+		flag := map[string]string{"param_dtype": "precision", "base_dtype": "precision", "master_fp32": "precision",
+			"autocast": "precision", "model_params": "params", "lora": "lora-r"}[key]
 		if i := slices.IndexFunc(keys, func(k Key) bool { return k.Name == key }); i >= 0 {
 			flag = keys[i].Flag
 		}

@@ -59,7 +59,8 @@ func (r *reader) ranks() int {
 	return product(r.job.NNodes.Or(0), r.job.NProc.Or(0))
 }
 
-// product multiplies positive numbers; 0 when one is missing or the result is beyond anything real, so that nothing overflows.
+// product multiplies positive numbers; 0 when one is missing or the result is beyond anything real, so that nothing
+// overflows.
 func product(factors ...int) int {
 	const limit = 1 << 50
 	p := 1
@@ -82,15 +83,18 @@ func (r *reader) deriveSharding() {
 		return
 	}
 	one := j.WorldSize.Known && j.WorldSize.Value == 1
-	hf := r.family.huggingFace() && !r.on("use_cpu") && !r.on("no_cuda") && !r.onVariable("ACCELERATE_USE_CPU") // DataParallel is for GPUs
+	// DataParallel is for GPUs
+	hf := r.family.huggingFace() && !r.on("use_cpu") && !r.on("no_cuda") && !r.onVariable("ACCELERATE_USE_CPU")
 	switch {
 	case !hf && j.Sharding.Origin != "": // the framework's reader says why it is not known
 	case !j.WorldSize.Known:
 		j.Sharding.Unknown("the number of processes is not known; give --sharding")
 	case hf && (j.Launcher.Value == "python" || j.OneProcess) && one && r.visibleGPUs() > 1:
-		j.Sharding.Offer("dp", fmt.Sprintf("Trainer in one process uses DataParallel over all %d visible GPUs", r.visibleGPUs()))
+		j.Sharding.Offer("dp", fmt.Sprintf("Trainer in one process uses DataParallel over all %d visible GPUs",
+			r.visibleGPUs()))
 	case hf && (j.Launcher.Value == "python" || j.OneProcess) && one && r.visibleGPUs() < 0:
-		j.Sharding.Unknown("Trainer in one process uses DataParallel when several GPUs are visible, and their number is not known; give --sharding")
+		j.Sharding.Unknown("Trainer in one process uses DataParallel when several GPUs are visible, and their " +
+			"number is not known; give --sharding")
 	case one:
 		j.Sharding.Offer("none", "one process")
 	case r.meshFromLauncher():
@@ -98,7 +102,8 @@ func (r *reader) deriveSharding() {
 	case hf:
 		j.Sharding.Offer("ddp", "Trainer with several processes and neither --deepspeed nor --fsdp")
 	case r.family.ownScript && r.source != nil && len(r.source.calls("Accelerator")) == 0:
-		j.Sharding.Unknown("nothing in " + r.source.files[0].Name + " says how several processes share the training; give --sharding")
+		j.Sharding.Unknown("nothing in " + r.source.files[0].Name +
+			" says how several processes share the training; give --sharding")
 	default:
 		j.Sharding.Offer("ddp", "assumed: several processes, no sharding named")
 	}
@@ -130,7 +135,8 @@ func (r *reader) deriveGlobalBatch() {
 	for _, part := range []struct {
 		name  string
 		value Setting[int]
-	}{{"micro_batch", j.MicroBatch}, {"grad_accum", j.GradAccum}, {"world_size", j.WorldSize}, {"tp", j.TP}, {"pp", j.PP}, {"cp", j.CP}} {
+	}{{"micro_batch", j.MicroBatch}, {"grad_accum", j.GradAccum}, {"world_size", j.WorldSize}, {"tp", j.TP},
+		{"pp", j.PP}, {"cp", j.CP}} {
 		if !part.value.Known {
 			j.GlobalBatch.Unknown(part.name + " is not known")
 			return
@@ -139,7 +145,8 @@ func (r *reader) deriveGlobalBatch() {
 	model := product(j.TP.Value, j.PP.Value, j.CP.Value)
 	if model == 0 || j.WorldSize.Value%model != 0 {
 		j.GlobalBatch.Unknown("the sizes contradict each other")
-		r.problem(fmt.Errorf("tp %d x pp %d x cp %d does not divide the %d processes; change one of them (--tp, --pp, --cp, --nproc, --nnodes)",
+		r.problem(fmt.Errorf("tp %d x pp %d x cp %d does not divide the %d processes; change one of them (--tp, "+
+			"--pp, --cp, --nproc, --nnodes)",
 			j.TP.Value, j.PP.Value, j.CP.Value, j.WorldSize.Value))
 		return
 	}
@@ -179,7 +186,8 @@ func (r *reader) deriveAdapter() {
 	case p.use.Known && !p.use.Value:
 		j.Method.Offer("full", p.use.Origin)
 	case (j.Quant.withheld || quantised != "") && (p.use.Known || named.Known && !r.usesModelConfig()):
-		j.Method.Unknown("adapters are trained (" + named.Origin + "), and whether on quantised weights is not known: " + cmp.Or(quantised, j.Quant.Origin))
+		j.Method.Unknown("adapters are trained (" + named.Origin +
+			"), and whether on quantised weights is not known: " + cmp.Or(quantised, j.Quant.Origin))
 	case p.use.Known, named.Known && !r.usesModelConfig():
 		j.Method.Offer(method, named.Origin)
 	case r.usesModelConfig():
@@ -203,7 +211,8 @@ func (r *reader) deriveAdapter() {
 	}
 	adapted := j.Method.Known && slices.Contains([]string{"lora", "qlora", "lora8bit"}, j.Method.Value)
 	if adapted && j.Method.Value == "qlora" {
-		j.Quant.Offer(&Quant{Method: "bnb", Bits: 4, Type: "nf4", Storage: "uint8"}, "assumed for "+j.Method.Origin+": nf4 without nested scales")
+		j.Quant.Offer(&Quant{Method: "bnb", Bits: 4, Type: "nf4", Storage: "uint8"},
+			"assumed for "+j.Method.Origin+": nf4 without nested scales")
 	}
 	if r.blocked == "" && r.methodUndecided() == "" && quantised == "" {
 		j.Quant.Offer(nil, "no quantisation named")
@@ -220,7 +229,8 @@ func (r *reader) deriveAdapter() {
 	}
 }
 
-// offerLoRA completes an adapter with the defaults of TRL's ModelConfig (trl/trainer/model_config.py) or of PEFT's LoraConfig.
+// offerLoRA completes an adapter with the defaults of TRL's ModelConfig (trl/trainer/model_config.py) or of PEFT's
+// LoraConfig.
 func (r *reader) offerLoRA() {
 	p := &r.adapter
 	fallback := "defaults of PEFT"
@@ -230,13 +240,17 @@ func (r *reader) offerLoRA() {
 	}
 	r.defaultTargets()
 	saved := p.saved()
-	for _, part := range []Named{p.r.named("r"), p.alpha.named("alpha"), p.dropout.named("dropout"), p.targets.named("targets")} {
-		if !part.Known && (strings.Contains(part.Origin, "is not known") || strings.Contains(part.Origin, "could not be read")) { // a default would stand in for it
+	for _, part := range []Named{p.r.named("r"), p.alpha.named("alpha"), p.dropout.named("dropout"),
+		p.targets.named("targets")} {
+		// a default would stand in for it
+		if !part.Known && (strings.Contains(part.Origin, "is not known") ||
+			strings.Contains(part.Origin, "could not be read")) {
 			r.job.LoRA.Withhold(part.Origin)
 		}
 	}
 	var origins []string
-	for _, part := range []Named{p.r.named("r"), p.alpha.named("alpha"), p.dropout.named("dropout"), p.targets.named("targets"), saved.named("modules_to_save")} {
+	for _, part := range []Named{p.r.named("r"), p.alpha.named("alpha"), p.dropout.named("dropout"),
+		p.targets.named("targets"), saved.named("modules_to_save")} {
 		origin := part.Origin
 		if !part.Known {
 			origin = fallback
@@ -245,8 +259,10 @@ func (r *reader) offerLoRA() {
 			origins = append(origins, origin)
 		}
 	}
-	r.job.LoRA.Offer(&LoRA{R: p.r.Or(rank), Alpha: p.alpha.Or(alpha), Dropout: p.dropout.Or(dropout), Targets: p.targets.Or(nil),
-		ModulesToSave: saved.Or(nil), DoRA: p.dora, RSLoRA: p.rslora, Bias: p.bias, RankPattern: p.ranks}, strings.Join(origins, ", "))
+	r.job.LoRA.Offer(&LoRA{R: p.r.Or(rank), Alpha: p.alpha.Or(alpha), Dropout: p.dropout.Or(dropout),
+		Targets:       p.targets.Or(nil),
+		ModulesToSave: saved.Or(nil), DoRA: p.dora, RSLoRA: p.rslora, Bias: p.bias, RankPattern: p.ranks},
+		strings.Join(origins, ", "))
 }
 
 // deriveWeights decides the dtypes of trained and of frozen weights.
@@ -275,8 +291,9 @@ func (r *reader) deriveWeights() {
 	r.deriveAutocast()
 }
 
-// trlCasts reports whether TRL's trainers cast the adapters of a model that bitsandbytes holds: all of them since 0.26 (DPO: 0.29), before
-// that those of 4-bit models where bf16 is on (trl/models/utils.py, prepare_peft_model; peft_module_casting_to_bf16).
+// trlCasts reports whether TRL's trainers cast the adapters of a model that bitsandbytes holds: all of them since 0.26
+// (DPO: 0.29), before that those of 4-bit models where bf16 is on (trl/models/utils.py, prepare_peft_model;
+// peft_module_casting_to_bf16).
 func (r *reader) trlCasts() bool {
 	q := r.job.Quant.Value
 	if r.family.framework != "trl" || q == nil || q.Method != "bnb" && q.Method != "bitsandbytes" {
@@ -298,7 +315,8 @@ func (r *reader) adapterDtype() {
 	case r.trlCasts():
 		j.ParamDtype.Offer("bf16", "TRL casts the adapters of quantised models to bf16")
 	case known && !casts && j.Quant.Value != nil && j.Quant.Value.integers():
-		j.ParamDtype.Offer("fp32", r.installed("peft")+" gives adapters the dtype of the weights they adapt only where that is a floating-point one")
+		j.ParamDtype.Offer("fp32", r.installed("peft")+
+			" gives adapters the dtype of the weights they adapt only where that is a floating-point one")
 	case known && !casts && r.load.Known:
 		j.ParamDtype.Offer(r.load.Value, r.installed("peft")+" gives adapters the dtype of the weights they adapt")
 	case known && !casts:
@@ -308,12 +326,13 @@ func (r *reader) adapterDtype() {
 	}
 }
 
-// quantComputeDtype completes a quantisation whose compute dtype nobody named: TRL passes the dtype of loading, bitsandbytes
-// otherwise follows the input, which is the compute precision.
+// quantComputeDtype completes a quantisation whose compute dtype nobody named: TRL passes the dtype of loading,
+// bitsandbytes otherwise follows the input, which is the compute precision.
 func (r *reader) quantComputeDtype() {
 	j := r.job
 	q := j.Quant.Value
-	if q == nil || q.ComputeDtype != "" || q.Method != "bnb" || r.family.framework == "unsloth" { // Unsloth computes in the dtype of loading
+	// Unsloth computes in the dtype of loading
+	if q == nil || q.ComputeDtype != "" || q.Method != "bnb" || r.family.framework == "unsloth" {
 		return
 	}
 	compute := j.Precision.Or("")
@@ -323,8 +342,9 @@ func (r *reader) quantComputeDtype() {
 	q.ComputeDtype = compute
 }
 
-// deriveReentrant: accelerate's and LLaMA-Factory's FSDP 2 checkpoint without reentrance; axolotl and LLaMA-Factory otherwise with it; Trainer with it
-// until transformers 5 (huggingface/transformers#43203), TRL until 0.27 (huggingface/trl#4811).
+// deriveReentrant: accelerate's and LLaMA-Factory's FSDP 2 checkpoint without reentrance; axolotl and LLaMA-Factory
+// otherwise with it; Trainer with it until transformers 5 (huggingface/transformers#43203), TRL until 0.27
+// (huggingface/trl#4811).
 func (r *reader) deriveReentrant() {
 	j, framework := r.job, r.family.framework
 	late, transformersKnown := r.atLeast("transformers", 5)
@@ -346,7 +366,8 @@ func (r *reader) deriveReentrant() {
 	case r.family.huggingFace() && transformersKnown && (late || framework != "trl" || trlKnown):
 		j.Reentrant.Offer(!late, "default of "+r.installed("transformers"))
 	case r.family.huggingFace():
-		j.Reentrant.Unknown("transformers 5 and trl 0.27 changed the default, and their versions are not known; give --versions or --checkpointing-reentrant")
+		j.Reentrant.Unknown("transformers 5 and trl 0.27 changed the default, and their versions are not known; " +
+			"give --versions or --checkpointing-reentrant")
 	default:
 		j.Reentrant.Unknown("nothing names it; give --checkpointing-reentrant")
 	}

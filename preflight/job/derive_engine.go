@@ -40,7 +40,8 @@ func (r *reader) deriveEngine() {
 	}
 }
 
-// deriveEvaluation: rows of an evaluation say that there is one. A script of the user's evaluates when it is told to as Trainer is.
+// deriveEvaluation: rows of an evaluation say that there is one. A script of the user's evaluates when it is told to as
+// Trainer is.
 func (r *reader) deriveEvaluation() {
 	j := r.job
 	asked := r.evaluationAsked()

@@ -5,13 +5,15 @@ import (
 	"strings"
 )
 
-// Programs that are not known. Their options may look familiar and mean something else (a batch of all ranks, a flag that its own default
-// turns on), so that nothing is read by another framework's rules, nothing is filled from its defaults, and nothing is refused.
+// Programs that are not known. Their options may look familiar and mean something else (a batch of all ranks, a flag
+// that its own default turns on), so that nothing is read by another framework's rules, nothing is filled from its
+// defaults, and nothing is refused.
 
-// universalFields are the options that mean the same wherever they are spelled so: Hugging Face coined them, and whoever takes the name
-// takes the meaning.
+// universalFields are the options that mean the same wherever they are spelled so: Hugging Face coined them, and
+// whoever takes the name takes the meaning.
 func universalFields() fieldSet {
-	return fieldSet{wordArgument: "model_name_or_path model_revision cache_dir per_device_train_batch_size gradient_accumulation_steps deepspeed deepspeed_config " +
+	return fieldSet{wordArgument: "model_name_or_path model_revision cache_dir per_device_train_batch_size " +
+		"gradient_accumulation_steps deepspeed deepspeed_config " +
 		"per_device_eval_batch_size eval_strategy evaluation_strategy"}
 }
 
@@ -31,11 +33,12 @@ func (r *reader) shownScript() string {
 	return filepath.Base(r.job.Script.Value)
 }
 
-// recogniseNativeDeepSpeed judges a script that is not here by the option that deepspeed.add_config_arguments defines: its file is what
-// DeepSpeed's engine reads.
+// recogniseNativeDeepSpeed judges a script that is not here by the option that deepspeed.add_config_arguments defines:
+// its file is what DeepSpeed's engine reads.
 func recogniseNativeDeepSpeed(r *reader) (family, bool) {
 	file, given := optionWord(r.job.ScriptArgs, "deepspeed-config")
-	f := family{framework: "deepspeed", task: taskInName(r.job.Script.Value), byArguments: true, origin: "arguments of a native DeepSpeed script"}
+	f := family{framework: "deepspeed", task: taskInName(r.job.Script.Value), byArguments: true,
+		origin: "arguments of a native DeepSpeed script"}
 	f.only = func() fieldSet {
 		fields := universalFields()
 		fields[wordArgument] += " " + strings.Join(sequenceArguments(), " ")
@@ -44,8 +47,8 @@ func recogniseNativeDeepSpeed(r *reader) (family, bool) {
 	return f, given && file != "" && r.sourceText() == nil
 }
 
-// readForeign takes the few options that mean the same everywhere, the DeepSpeed file that one of them names, and what accelerate launch
-// hands on.
+// readForeign takes the few options that mean the same everywhere, the DeepSpeed file that one of them names, and what
+// accelerate launch hands on.
 func (r *reader) readForeign() {
 	before := r.job.Problems // the program may read its files otherwise than the one that they are written for
 	defer func() { r.job.Problems = before }()
@@ -75,8 +78,8 @@ func (r *reader) dropUnreadDeepSpeed() {
 	}
 }
 
-// undecided says why silence says nothing of the job: the program is not known, or a part of its own text is not here. "" where all that
-// decides has been read.
+// undecided says why silence says nothing of the job: the program is not known, or a part of its own text is not here.
+// "" where all that decides has been read.
 func (r *reader) undecided() string {
 	switch {
 	case r.family.foreign:
@@ -87,8 +90,8 @@ func (r *reader) undecided() string {
 	return ""
 }
 
-// methodUndecided is undecided for what is trained: a script of DeepSpeed's that is not here may train adapters, unless its name says that
-// it pretrains.
+// methodUndecided is undecided for what is trained: a script of DeepSpeed's that is not here may train adapters, unless
+// its name says that it pretrains.
 func (r *reader) methodUndecided() string {
 	if given := r.silence("method"); given != "" && !r.family.foreign {
 		return given
@@ -102,8 +105,8 @@ func (r *reader) methodUndecided() string {
 	return r.undecided()
 }
 
-// meshFromLauncher: accelerate launch and fabric run decide how a program under Accelerator() or Fabric() is spread, whatever else is
-// unknown of it.
+// meshFromLauncher: accelerate launch and fabric run decide how a program under Accelerator() or Fabric() is spread,
+// whatever else is unknown of it.
 func (r *reader) meshFromLauncher() bool {
 	launcher := r.job.Launcher.Value
 	return r.family.foreign && (launcher == "accelerate" || launcher == "fabric")

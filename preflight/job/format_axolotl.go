@@ -28,7 +28,8 @@ type axolotl struct {
 	job *Job
 }
 
-// readAxolotlYAML reads axolotl's configuration into the arguments of Trainer that it makes of it (axolotl/utils/schemas, 0.5 to 0.18).
+// readAxolotlYAML reads axolotl's configuration into the arguments of Trainer that it makes of it
+// (axolotl/utils/schemas, 0.5 to 0.18).
 func (r *reader) readAxolotlYAML() {
 	doc := r.axolotlDocument()
 	if doc == nil {
@@ -62,13 +63,15 @@ func (r *reader) readAxolotlYAML() {
 	r.axolotl = a
 }
 
-// axolotlDocument reads the file with the options of the command line over it: click's --micro-batch-size 2 and --no-sample-packing, or
-// fire's --deepspeed x.json behind another launcher. nil when there is none; the reason is recorded.
+// axolotlDocument reads the file with the options of the command line over it: click's --micro-batch-size 2 and
+// --no-sample-packing, or fire's --deepspeed x.json behind another launcher. nil when there is none; the reason is
+// recorded.
 func (r *reader) axolotlDocument() *document.Node {
 	words := slices.Clone(r.job.ScriptArgs)
 	i := slices.IndexFunc(words, isArgumentFile)
 	if i < 0 || i > 0 && strings.HasPrefix(words[0], "-") && i != 1 {
-		r.unread(fmt.Errorf("axolotl needs its YAML configuration as the first argument, and %q has none; name it", strings.Join(words, " ")))
+		r.unread(fmt.Errorf("axolotl needs its YAML configuration as the first argument, and %q has none; name it",
+			strings.Join(words, " ")))
 		return nil
 	}
 	file := words[i]
@@ -133,11 +136,16 @@ func (a *axolotl) truth(name string, value bool, origin string) {
 
 // names copies keys that only have another name, or the same one.
 func (a *axolotl) names() {
-	for _, pair := range [][2]string{{"base_model", "model_name_or_path"}, {"revision_of_model", "model_revision"}, {"sequence_len", "max_length"}, {"optim_args", "optim_args"},
-		{"optim_target_modules", "optim_target_modules"}, {"auto_find_batch_size", "auto_find_batch_size"}, {"gradient_checkpointing_kwargs", "gradient_checkpointing_kwargs"},
-		{"torch_compile", "torch_compile"}, {"eval_strategy", "eval_strategy"}, {"save_strategy", "save_strategy"}, {"load_best_model_at_end", "load_best_model_at_end"},
-		{"eval_batch_size", "per_device_eval_batch_size"}, {"lora_r", "lora_r"}, {"lora_alpha", "lora_alpha"}, {"peft_use_dora", "use_dora"}, {"peft_use_rslora", "use_rslora"},
-		{"learning_rate", "learning_rate"}, {"weight_decay", "weight_decay"}, {"max_grad_norm", "max_grad_norm"}, {"adam_beta1", "adam_beta1"}, {"adam_beta2", "adam_beta2"},
+	for _, pair := range [][2]string{{"base_model", "model_name_or_path"}, {"revision_of_model", "model_revision"},
+		{"sequence_len", "max_length"}, {"optim_args", "optim_args"},
+		{"optim_target_modules", "optim_target_modules"}, {"auto_find_batch_size", "auto_find_batch_size"},
+		{"gradient_checkpointing_kwargs", "gradient_checkpointing_kwargs"},
+		{"torch_compile", "torch_compile"}, {"eval_strategy", "eval_strategy"}, {"save_strategy", "save_strategy"},
+		{"load_best_model_at_end", "load_best_model_at_end"},
+		{"eval_batch_size", "per_device_eval_batch_size"}, {"lora_r", "lora_r"}, {"lora_alpha", "lora_alpha"},
+		{"peft_use_dora", "use_dora"}, {"peft_use_rslora", "use_rslora"},
+		{"learning_rate", "learning_rate"}, {"weight_decay", "weight_decay"}, {"max_grad_norm", "max_grad_norm"},
+		{"adam_beta1", "adam_beta1"}, {"adam_beta2", "adam_beta2"},
 		{"adam_epsilon", "adam_epsilon"}} {
 		if n := a.find(pair[0]); n != nil {
 			a.argument(pair[1], n)
@@ -161,16 +169,20 @@ func (a *axolotl) batch() {
 	total, accum := a.find("batch_size"), a.find("gradient_accumulation_steps")
 	switch given := a.find("micro_batch_size"); {
 	case total != nil && accum != nil:
-		a.r.contradiction(total, "batch_size and gradient_accumulation_steps are both given, and axolotl takes only one of them; remove one")
+		a.r.contradiction(total, "batch_size and gradient_accumulation_steps are both given, and axolotl takes only "+
+			"one of them; remove one")
 	case total == nil && accum == nil || total == nil && given == nil || accum == nil && given == nil:
-		a.r.contradiction(a.doc, "axolotl needs two of micro_batch_size, gradient_accumulation_steps and batch_size; add one")
+		a.r.contradiction(a.doc, "axolotl needs two of micro_batch_size, gradient_accumulation_steps and "+
+			"batch_size; add one")
 	}
 	steps := a.size(1, "gradient_accumulation_steps")
 	if whole := a.size(1, "batch_size"); total != nil && whole.Known && micro.Known {
-		steps = Setting[int]{Value: max(whole.Value/micro.Value, 1), Known: true, Origin: whole.Origin + " / micro_batch_size"}
+		steps = Setting[int]{Value: max(whole.Value/micro.Value, 1), Known: true,
+			Origin: whole.Origin + " / micro_batch_size"}
 	}
 	a.job.GradAccum.take(steps)
-	for name, s := range map[string]Setting[int]{"per_device_train_batch_size": micro, "gradient_accumulation_steps": steps} {
+	for name, s := range map[string]Setting[int]{"per_device_train_batch_size": micro,
+		"gradient_accumulation_steps": steps} {
 		if s.Known {
 			a.r.args[name] = argument{text: fmt.Sprint(s.Value), origin: s.Origin}
 		}
@@ -182,7 +194,8 @@ func (a *axolotl) task() {
 	task := &a.job.Task
 	rl := a.word("", "rl")
 	if rl.Value != "" {
-		word := map[string]string{"dpo": "dpo", "ipo": "dpo", "orpo": "dpo", "simpo": "dpo", "kto": "kto", "grpo": "grpo", "gdpo": "grpo"}[rl.Value]
+		word := map[string]string{"dpo": "dpo", "ipo": "dpo", "orpo": "dpo", "simpo": "dpo", "kto": "kto",
+			"grpo": "grpo", "gdpo": "grpo"}[rl.Value]
 		if word == "" {
 			task.Unknown(rl.Origin + ": rl " + rl.Value + " is not known here")
 			return
@@ -203,7 +216,8 @@ func (a *axolotl) task() {
 	task.Offer("sft", "neither rl nor pretraining_dataset")
 }
 
-// reference: without adapters the model is loaded once more, except where the loss needs none (axolotl/train.py, setup_reference_model).
+// reference: without adapters the model is loaded once more, except where the loss needs none (axolotl/train.py,
+// setup_reference_model).
 func (a *axolotl) reference(rl Setting[string]) {
 	ref := &a.job.RefModel
 	beta := a.find("trl.beta", "rl_beta")
@@ -227,7 +241,8 @@ func (a *axolotl) reference(rl Setting[string]) {
 	}
 }
 
-// precision: bf16 is "auto", which is true on every GPU that can (utils/config, resolve_dtype). The weights are loaded in that dtype too.
+// precision: bf16 is "auto", which is true on every GPU that can (utils/config, resolve_dtype). The weights are loaded
+// in that dtype too.
 func (a *axolotl) precision() {
 	bf16, fp16 := a.find("bf16"), a.find("fp16")
 	onFP16 := fp16 != nil && a.r.nodeBool(fp16, false)
@@ -268,7 +283,8 @@ func (a *axolotl) optimizer() {
 	}
 }
 
-// activations: gradient_checkpointing is off by default, and has words for offloading; since 0.12 activation_offloading is a key of its own.
+// activations: gradient_checkpointing is off by default, and has words for offloading; since 0.12 activation_offloading
+// is a key of its own.
 func (a *axolotl) activations() {
 	j := a.job
 	n := a.find("gradient_checkpointing")
@@ -294,7 +310,8 @@ func (a *axolotl) activations() {
 	}
 	if offloading != nil && offloading.Value != false {
 		if n == nil || n.Value == false {
-			a.r.contradiction(offloading, "activation_offloading requires gradient_checkpointing, and axolotl refuses to start; set gradient_checkpointing: true")
+			a.r.contradiction(offloading, "activation_offloading requires gradient_checkpointing, and axolotl "+
+				"refuses to start; set gradient_checkpointing: true")
 		}
 		j.ActivationOffload.Offer(true, offloading.Origin())
 	}
@@ -307,14 +324,16 @@ func (a *axolotl) attention() {
 	if own != nil {
 		a.argument("attn_implementation", own)
 	}
-	for _, legacy := range [][2]string{{"xformers_attention", "xformers"}, {"sage_attention", "sage"}, {"flex_attention", "flex_attention"}, {"flash_attention", "flash_attention_2"},
+	for _, legacy := range [][2]string{{"xformers_attention", "xformers"}, {"sage_attention", "sage"},
+		{"flex_attention", "flex_attention"}, {"flash_attention", "flash_attention_2"},
 		{"sdp_attention", "sdpa"}, {"eager_attention", "eager"}} {
 		n := a.find(legacy[0])
 		if n == nil || !a.r.nodeBool(n, false) {
 			continue
 		}
 		if newer, known := a.r.atLeast("axolotl", 0, 18); own != nil && known && newer {
-			a.r.contradiction(n, "attn_implementation cannot be combined with %s, and axolotl refuses to start; keep attn_implementation", legacy[0])
+			a.r.contradiction(n, "attn_implementation cannot be combined with %s, and axolotl refuses to start; "+
+				"keep attn_implementation", legacy[0])
 		}
 		a.job.Attention.Offer(legacy[1], n.Origin())
 	}

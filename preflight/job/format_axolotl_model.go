@@ -14,7 +14,8 @@ func (a *axolotl) adapter() {
 	case "":
 		p.use.Offer(false, "no adapter")
 		if n := a.find("load_in_4bit", "load_in_8bit"); four || eight {
-			r.contradiction(n, "load_in_8bit and load_in_4bit are not supported without an adapter, and axolotl refuses to start; add adapter: qlora, or train unquantised weights")
+			r.contradiction(n, "load_in_8bit and load_in_4bit are not supported without an adapter, and axolotl "+
+				"refuses to start; add adapter: qlora, or train unquantised weights")
 		}
 		if n := a.find("unfrozen_parameters"); n != nil {
 			a.job.Method.Offer("freeze", n.Origin()+": only the parameters that it names are trained")
@@ -28,7 +29,8 @@ func (a *axolotl) adapter() {
 		return
 	}
 	if kind.Value == "qlora" && !four {
-		r.contradiction(a.find("adapter"), "adapter: qlora requires load_in_4bit: true, and axolotl refuses to start without it; add it")
+		r.contradiction(a.find("adapter"),
+			"adapter: qlora requires load_in_4bit: true, and axolotl refuses to start without it; add it")
 	}
 	r.resumedAdapter(a.word("", "lora_model_dir").Value)
 	if s := a.fraction(0, "lora_dropout"); s.Known {
@@ -44,7 +46,8 @@ func (a *axolotl) adapter() {
 	}
 	switch {
 	case four:
-		q := &Quant{Method: "bnb", Bits: 4, Type: a.word("nf4", "bnb_config_kwargs.bnb_4bit_quant_type").Value, Double: a.flag(true, "bnb_config_kwargs.bnb_4bit_use_double_quant").Value,
+		q := &Quant{Method: "bnb", Bits: 4, Type: a.word("nf4", "bnb_config_kwargs.bnb_4bit_quant_type").Value,
+			Double:       a.flag(true, "bnb_config_kwargs.bnb_4bit_use_double_quant").Value,
 			ComputeDtype: r.load.Or(""), Storage: "bf16"}
 		if s := a.word("", "bnb_config_kwargs.bnb_4bit_quant_storage"); s.Value != "" {
 			q.Storage = s.Value
@@ -61,15 +64,16 @@ func (a *axolotl) parallel() {
 	for _, size := range []struct {
 		set   *Setting[int]
 		paths []string
-	}{{&j.CP, []string{"context_parallel_size", "sequence_parallel_degree"}}, {&j.TP, []string{"tensor_parallel_size"}}, {&j.EP, []string{"expert_parallel_size"}}} {
+	}{{&j.CP, []string{"context_parallel_size", "sequence_parallel_degree"}}, {&j.TP, []string{"tensor_parallel_size"}},
+		{&j.EP, []string{"expert_parallel_size"}}} {
 		if a.find(size.paths...) != nil {
 			size.set.take(a.size(1, size.paths...))
 		}
 	}
 }
 
-// fsdp: words in fsdp, or a section fsdp_config alone; its keys with or without the prefix fsdp_. Version 1 unless fsdp_version says
-// something else (utils/schemas/validation.py, utils/trainer.py setup_fsdp_envs).
+// fsdp: words in fsdp, or a section fsdp_config alone; its keys with or without the prefix fsdp_. Version 1 unless
+// fsdp_version says something else (utils/schemas/validation.py, utils/trainer.py setup_fsdp_envs).
 func (a *axolotl) fsdp() {
 	r, j := a.r, a.job
 	words := strings.Fields(strings.ToLower(strings.Join(a.words("fsdp").Value, " ")))
@@ -120,13 +124,14 @@ func (a *axolotl) fsdp() {
 	}
 }
 
-// dtypes: Trainer trains the weights in the dtype in which they are loaded. Embeddings and head become fp32 first and half again only for
-// adapters, flash attention and cut_cross_entropy (axolotl/loaders/model.py).
+// dtypes: Trainer trains the weights in the dtype in which they are loaded. Embeddings and head become fp32 first and
+// half again only for adapters, flash attention and cut_cross_entropy (axolotl/loaders/model.py).
 func (a *axolotl) dtypes() {
 	j := a.job
 	half := a.r.load.Known && a.r.load.Value != "fp32"
 	attention := j.Attention.Or("")
-	casts := strings.HasPrefix(attention, "flash") || attention == "flex_attention" || attention == "xformers" || j.FusedLoss.Value == "cut-ce"
+	casts := strings.HasPrefix(attention, "flash") || attention == "flex_attention" || attention == "xformers" ||
+		j.FusedLoss.Value == "cut-ce"
 	if half && !a.r.adapter.use.Value && !casts && !a.r.fsdp && a.r.deepspeed == nil {
 		a.r.load.Origin += " (embeddings and head stay in fp32 with this attention)"
 	}
@@ -153,10 +158,12 @@ func axolotlRefusals() []refusal {
 			key("rl", func(a *axolotl) bool { return a.on("sample_packing") })},
 		{"load_in_8bit", "ValueError: Can't load qlora in 8bit", "drop load_in_8bit",
 			key("load_in_8bit", func(a *axolotl) bool { return a.on("load_in_8bit") && is(a, "adapter", "qlora") })},
-		{"gptq", "ValueError: Can't load qlora if gptq", "use adapter: lora", key("gptq", func(a *axolotl) bool { return a.on("gptq") && is(a, "adapter", "qlora") })},
+		{"gptq", "ValueError: Can't load qlora if gptq", "use adapter: lora",
+			key("gptq", func(a *axolotl) bool { return a.on("gptq") && is(a, "adapter", "qlora") })},
 		{"base_model", "ValueError: either datasets or pretraining_dataset is required", "add datasets",
 			key("base_model", func(a *axolotl) bool { return a.find("datasets", "pretraining_dataset") == nil })},
-		{"cut_cross_entropy", "ValueError: Cut Cross Entropy requires fp16/bf16 training for backward pass", "set bf16: true",
+		{"cut_cross_entropy", "ValueError: Cut Cross Entropy requires fp16/bf16 training for backward pass",
+			"set bf16: true",
 			key("cut_cross_entropy", func(a *axolotl) bool {
 				off := func(path string) bool { n := a.find(path); return n == nil || n.Value == false }
 				return a.job.FusedLoss.Value == "cut-ce" && off("bf16") && off("fp16")
@@ -167,18 +174,23 @@ func axolotlRefusals() []refusal {
 			key("optimizer", func(a *axolotl) bool { return is(a, "optimizer", "muon") && a.r.fsdp && !version2(a) })},
 		{"optimizer", "ValueError: FSDP2 not compatible with 8-bit AdamW of bitsandbytes", "use adamw_torch_8bit",
 			key("optimizer", func(a *axolotl) bool {
-				return a.r.fsdp && version2(a) && (is(a, "optimizer", "adamw_8bit") || is(a, "optimizer", "adamw_bnb_8bit"))
+				return a.r.fsdp && version2(a) &&
+					(is(a, "optimizer", "adamw_8bit") || is(a, "optimizer", "adamw_bnb_8bit"))
 			})},
-		{"optimizer", "ValueError: FSDP Offload not compatible with 8-bit optimizers", "use another optimizer, or no offload",
+		{"optimizer", "ValueError: FSDP Offload not compatible with 8-bit optimizers",
+			"use another optimizer, or no offload",
 			key("optimizer", func(a *axolotl) bool {
-				return a.r.fsdp && !version2(a) && strings.Contains(a.word("", "optimizer").Value, "8bit") && a.job.Offload.Value.Params == "cpu"
+				return a.r.fsdp && !version2(a) && strings.Contains(a.word("", "optimizer").Value, "8bit") &&
+					a.job.Offload.Value.Params == "cpu"
 			})},
 		{"max_memory", "ValueError: max_memory and gpu_memory_limit are mutually exclusive", "keep one of them",
 			key("max_memory", func(a *axolotl) bool { return a.find("gpu_memory_limit") != nil })},
-		{"lora_mlp_kernel", "ValueError: lora_mlp_kernel, lora_qkv_kernel, and lora_o_kernel are not compatible with 8-bit LoRA", "drop the kernels",
+		{"lora_mlp_kernel", "ValueError: lora_mlp_kernel, lora_qkv_kernel, and lora_o_kernel are not compatible " +
+			"with 8-bit LoRA", "drop the kernels",
 			func(r *reader) bool {
 				a := r.axolotl
-				return a != nil && a.on("load_in_8bit") && is(a, "adapter", "lora") && (a.on("lora_mlp_kernel") || a.on("lora_qkv_kernel") || a.on("lora_o_kernel"))
+				return a != nil && a.on("load_in_8bit") && is(a, "adapter", "lora") &&
+					(a.on("lora_mlp_kernel") || a.on("lora_qkv_kernel") || a.on("lora_o_kernel"))
 			}},
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"oomguard/preflight/job/document"
 )
 
-// Lightning CLI: python x.py fit --config c.yaml, with a trainer of lightning.pytorch and classes of the user's for model and data
-// (lightning/pytorch/cli.py, trainer/trainer.py, strategies/*.py; 2.0 to 2.6).
+// Lightning CLI: python x.py fit --config c.yaml, with a trainer of lightning.pytorch and classes of the user's for
+// model and data (lightning/pytorch/cli.py, trainer/trainer.py, strategies/*.py; 2.0 to 2.6).
 
 // lightningCommands are the subcommands of LightningCLI. Only fit trains.
 func lightningCommands() []string { return []string{"fit", "validate", "test", "predict"} }
@@ -27,13 +27,16 @@ func recogniseLightning(r *reader) (family, bool) {
 		return option == "--config" || option == "-c"
 	}
 	file, _ := optionWord(words, "trainer")
-	found := slices.ContainsFunc(words, typical) || isArgumentFile(file) || command && slices.ContainsFunc(words, config)
+	found := slices.ContainsFunc(words, typical) || isArgumentFile(file) ||
+		command && slices.ContainsFunc(words, config)
 	if !found && slices.ContainsFunc(words, config) { // LightningCLI without subcommands: its file shows it
 		var doc *document.Node
 		r.trial(func() { doc = r.classArguments(words).doc })
-		found = doc.Get("model") != nil && onlyFields(doc, lightningSections) && onlyFields(doc.Get("trainer"), lightningTrainerFields)
+		found = doc.Get("model") != nil && onlyFields(doc, lightningSections) &&
+			onlyFields(doc.Get("trainer"), lightningTrainerFields)
 	}
-	if t := r.sourceText(); t != nil && t.unseen() == "" && !t.requires("lightning") && !t.requires("pytorch_lightning") {
+	if t := r.sourceText(); t != nil && t.unseen() == "" && !t.requires("lightning") &&
+		!t.requires("pytorch_lightning") {
 		return family{}, false
 	}
 	if !found || r.job.Framework.Known {
@@ -53,8 +56,8 @@ const lightningTrainerFields = `accelerator strategy devices num_nodes precision
 	reload_dataloaders_every_n_epochs default_root_dir enable_autolog_hparams model_registry gpus amp_backend amp_level auto_lr_find
 	auto_scale_batch_size auto_select_gpus replace_sampler_ddp resume_from_checkpoint move_metrics_to_cpu`
 
-// onlyFields reports whether a section has fields, and none but those that are listed: another tool's file may have sections of the same
-// names.
+// onlyFields reports whether a section has fields, and none but those that are listed: another tool's file may have
+// sections of the same names.
 func onlyFields(section *document.Node, known string) bool {
 	if section == nil {
 		return false
@@ -78,12 +81,14 @@ func (r *reader) readLightning() {
 		return
 	}
 	if arguments.lost {
-		r.startsProcesses(Setting[int]{Origin: "a configuration of Lightning could not be read"}, Setting[int]{Origin: "a configuration of Lightning could not be read"})
+		r.startsProcesses(Setting[int]{Origin: "a configuration of Lightning could not be read"},
+			Setting[int]{Origin: "a configuration of Lightning could not be read"})
 		r.lost("a configuration of Lightning could not be read")
 		return
 	}
 	doc := arguments.doc
-	if inner := doc.Get("fit"); inner != nil && doc.Get("trainer") == nil { // a file may hold the subcommand's settings below its name
+	// a file may hold the subcommand's settings below its name
+	if inner := doc.Get("fit"); inner != nil && doc.Get("trainer") == nil {
 		doc = inner
 	}
 	r.lightningSettings(&configuration{r: r, doc: doc, fallback: "default of " + r.installedLightning()})
@@ -107,7 +112,8 @@ func (r *reader) lightningProcesses(c *configuration) {
 	r.startsProcesses(c.devices(devices, "trainer.devices"), c.size(1, "trainer.num_nodes"))
 }
 
-// lightningPrecisionOf reads trainer.precision. DeepSpeed casts the weights for mixed precision too, and keeps fp32 masters.
+// lightningPrecisionOf reads trainer.precision. DeepSpeed casts the weights for mixed precision too, and keeps fp32
+// masters.
 func (r *reader) lightningPrecisionOf(c *configuration) {
 	j := r.job
 	word := c.word("32-true", "trainer.precision")
@@ -132,12 +138,15 @@ func (r *reader) lightningPrecisionOf(c *configuration) {
 	if r.deepspeed == nil && strings.HasSuffix(word.Value, "-mixed") && !strings.HasPrefix(j.Sharding.Value, "fsdp") {
 		r.offerAutocast(compute, word.Origin)
 	}
-	if !j.Autocast.Value || r.source == nil || len(r.source.modelCalls("from_pretrained")) == 0 { // else autocast leaves the weights as they were loaded
+	// else autocast leaves the weights as they were loaded
+	if !j.Autocast.Value || r.source == nil || len(r.source.modelCalls("from_pretrained")) == 0 {
 		r.load.Offer(weights, word.Origin)
 		j.ParamDtype.Offer(weights, word.Origin)
 	}
 	j.Precision.Offer(compute, word.Origin)
-	j.MasterFP32.Offer(r.deepspeed != nil && half, map[bool]string{true: "DeepSpeed keeps an fp32 copy", false: "Lightning keeps no second copy of the weights"}[r.deepspeed != nil])
+	j.MasterFP32.Offer(r.deepspeed != nil && half,
+		map[bool]string{true: "DeepSpeed keeps an fp32 copy",
+			false: "Lightning keeps no second copy of the weights"}[r.deepspeed != nil])
 }
 
 // lightningUser reads what the user's own classes are told, by the names that most of them use.
@@ -154,7 +163,8 @@ func (r *reader) lightningUser(c *configuration) {
 		return paths
 	}
 	both := []string{"data", "model"}
-	if n := c.find(names([]string{"model"}, "model_name_or_path", "model_name", "pretrained_model_name_or_path", "model_id", "base_model", "checkpoint")...); n != nil {
+	if n := c.find(names([]string{"model"}, "model_name_or_path", "model_name", "pretrained_model_name_or_path",
+		"model_id", "base_model", "checkpoint")...); n != nil {
 		if text, ok := n.Value.(string); ok {
 			j.Model.Offer(text, n.Origin())
 		}
@@ -164,8 +174,10 @@ func (r *reader) lightningUser(c *configuration) {
 		set   *Setting[int]
 		paths []string
 	}{
-		{&j.MicroBatch, names(both, "batch_size", "train_batch_size", "micro_batch_size", "per_device_train_batch_size")},
-		{&j.SeqLen, names(both, "max_length", "max_seq_length", "max_seq_len", "seq_len", "seq_length", "block_size", "context_length")},
+		{&j.MicroBatch, names(both, "batch_size", "train_batch_size", "micro_batch_size",
+			"per_device_train_batch_size")},
+		{&j.SeqLen, names(both, "max_length", "max_seq_length", "max_seq_len", "seq_len", "seq_length", "block_size",
+			"context_length")},
 	} {
 		if c.find(size.paths...) != nil {
 			size.set.take(c.size(1, size.paths...))

@@ -15,11 +15,15 @@ func lightningAliases() map[string]struct {
 	type alias = struct{ class, arguments string }
 	return map[string]alias{
 		"fsdp": {"FSDPStrategy", "{}"}, "fsdp_cpu_offload": {"FSDPStrategy", "{cpu_offload: true}"},
-		"deepspeed": {"DeepSpeedStrategy", "{}"}, "deepspeed_stage_1": {"DeepSpeedStrategy", "{stage: 1}"}, "deepspeed_stage_2": {"DeepSpeedStrategy", "{stage: 2}"},
-		"deepspeed_stage_2_offload":      {"DeepSpeedStrategy", "{stage: 2, offload_optimizer: true}"},
-		"deepspeed_stage_3":              {"DeepSpeedStrategy", "{stage: 3}"},
-		"deepspeed_stage_3_offload":      {"DeepSpeedStrategy", "{stage: 3, offload_optimizer: true, offload_parameters: true}"},
-		"deepspeed_stage_3_offload_nvme": {"DeepSpeedStrategy", "{stage: 3, offload_optimizer: true, offload_parameters: true, offload_params_device: nvme, offload_optimizer_device: nvme}"},
+		"deepspeed": {"DeepSpeedStrategy", "{}"}, "deepspeed_stage_1": {"DeepSpeedStrategy", "{stage: 1}"},
+		"deepspeed_stage_2":         {"DeepSpeedStrategy", "{stage: 2}"},
+		"deepspeed_stage_2_offload": {"DeepSpeedStrategy", "{stage: 2, offload_optimizer: true}"},
+		"deepspeed_stage_3":         {"DeepSpeedStrategy", "{stage: 3}"},
+		"deepspeed_stage_3_offload": {"DeepSpeedStrategy",
+			"{stage: 3, offload_optimizer: true, offload_parameters: true}"},
+		"deepspeed_stage_3_offload_nvme": {"DeepSpeedStrategy",
+			"{stage: 3, offload_optimizer: true, offload_parameters: true, offload_params_device: nvme, " +
+				"offload_optimizer_device: nvme}"},
 	}
 }
 
@@ -91,12 +95,13 @@ func (r *reader) lightningFSDP(a *configuration, origin string) {
 	}
 }
 
-// lightningZeRO are Lightning's own defaults for the zero_optimization section (strategies/deepspeed.py, DeepSpeedStrategy.__init__);
-// they differ from DeepSpeed's.
+// lightningZeRO are Lightning's own defaults for the zero_optimization section (strategies/deepspeed.py,
+// DeepSpeedStrategy.__init__); they differ from DeepSpeed's.
 const lightningZeRO = `{zero_optimization: {stage: 2, sub_group_size: 1000000000000, contiguous_gradients: true, overlap_comm: true,
 	allgather_bucket_size: 200000000, reduce_bucket_size: 200000000}}`
 
-// lightningDeepSpeed makes the configuration that DeepSpeedStrategy makes of its arguments, or reads the file that it names.
+// lightningDeepSpeed makes the configuration that DeepSpeedStrategy makes of its arguments, or reads the file that it
+// names.
 func (r *reader) lightningDeepSpeed(a *configuration, origin string) {
 	doc, err := document.Scalar(lightningZeRO, "", a.fallback)
 	if err != nil {
@@ -114,7 +119,8 @@ func (r *reader) lightningDeepSpeed(a *configuration, origin string) {
 		}
 		d.doc = file
 	} else {
-		for _, key := range []string{"stage", "sub_group_size", "contiguous_gradients", "overlap_comm", "allgather_bucket_size", "reduce_bucket_size"} {
+		for _, key := range []string{"stage", "sub_group_size", "contiguous_gradients", "overlap_comm",
+			"allgather_bucket_size", "reduce_bucket_size"} {
 			if n := a.find(key); n != nil {
 				if err := document.Put(doc, "zero_optimization."+key, n); err != nil {
 					r.unread(err)
@@ -122,11 +128,13 @@ func (r *reader) lightningDeepSpeed(a *configuration, origin string) {
 			}
 		}
 		for _, o := range []struct{ flag, device, section string }{
-			{"offload_optimizer", "offload_optimizer_device", "offload_optimizer"}, {"offload_parameters", "offload_params_device", "offload_param"},
+			{"offload_optimizer", "offload_optimizer_device", "offload_optimizer"},
+			{"offload_parameters", "offload_params_device", "offload_param"},
 		} {
 			if on := a.flag(false, o.flag); on.Value {
 				device := a.word("cpu", o.device)
-				if err := document.Set(doc, fmt.Sprintf("zero_optimization.%s.device", o.section), device.Or("cpu"), on.Origin); err != nil {
+				if err := document.Set(doc, fmt.Sprintf("zero_optimization.%s.device", o.section), device.Or("cpu"),
+					on.Origin); err != nil {
 					r.unread(err)
 				}
 			}
@@ -137,8 +145,8 @@ func (r *reader) lightningDeepSpeed(a *configuration, origin string) {
 	r.readDeepSpeedOptimizer(d)
 }
 
-// lightningModelParallel: FSDP 2 and tensor parallelism as the module's configure_model applies them; auto puts data parallelism across
-// nodes and tensor parallelism inside one (strategies/model_parallel.py).
+// lightningModelParallel: FSDP 2 and tensor parallelism as the module's configure_model applies them; auto puts data
+// parallelism across nodes and tensor parallelism inside one (strategies/model_parallel.py).
 func (r *reader) lightningModelParallel(a *configuration, origin string) {
 	j := r.job
 	world := product(j.NProc.Or(0), j.NNodes.Or(0))
@@ -148,11 +156,15 @@ func (r *reader) lightningModelParallel(a *configuration, origin string) {
 		}
 		return auto
 	}
-	j.TP.take(size("tensor_parallel_size", Setting[int]{Value: j.NProc.Value, Known: j.NProc.Known, Origin: a.fallback + ": auto, the devices of a node"}))
-	data := size("data_parallel_size", Setting[int]{Value: j.NNodes.Value, Known: j.NNodes.Known, Origin: a.fallback + ": auto, the nodes"})
+	j.TP.take(size("tensor_parallel_size",
+		Setting[int]{Value: j.NProc.Value, Known: j.NProc.Known, Origin: a.fallback + ": auto, the devices of a node"}))
+	data := size("data_parallel_size",
+		Setting[int]{Value: j.NNodes.Value, Known: j.NNodes.Known, Origin: a.fallback + ": auto, the nodes"})
 	if world > 0 && data.Known && j.TP.Known && product(data.Value, j.TP.Value) != world {
-		r.fail(fmt.Sprintf("RuntimeError: data_parallel_size %d times tensor_parallel_size %d is not the number of processes, %d", data.Value, j.TP.Value, world), origin)
+		r.fail(fmt.Sprintf("RuntimeError: data_parallel_size %d times tensor_parallel_size %d is not the number of "+
+			"processes, %d", data.Value, j.TP.Value, world), origin)
 	}
-	j.Sharding.Offer(shardingName(data.Or(1), 1, true), origin+": as configure_model applies it, data_parallel_size "+data.Origin)
+	j.Sharding.Offer(shardingName(data.Or(1), 1, true),
+		origin+": as configure_model applies it, data_parallel_size "+data.Origin)
 	j.FSDPVersion.Offer(2, "ModelParallelStrategy shards with fully_shard")
 }

@@ -8,7 +8,8 @@ import (
 	"oomguard/preflight/model"
 )
 
-// LitGPT (0.5: litgpt/finetune/*.py, litgpt/pretrain.py, litgpt/args.py): one function a command, whose arguments are read by jsonargparse.
+// LitGPT (0.5: litgpt/finetune/*.py, litgpt/pretrain.py, litgpt/args.py): one function a command, whose arguments are
+// read by jsonargparse.
 
 func recogniseLitGPT(r *reader) (family, bool) {
 	command := litgptScript(r.job.Script.Value)
@@ -97,14 +98,15 @@ func (r *reader) litgptModel(c *configuration, positional []string, pretrain boo
 	}
 }
 
-// litgptHubName is the hub's name for LitGPT's; names without an organisation are looked for among those that LitGPT brings
-// (litgpt/config.py).
+// litgptHubName is the hub's name for LitGPT's; names without an organisation are looked for among those that LitGPT
+// brings (litgpt/config.py).
 func litgptHubName(org, name string) string {
 	if org != "" || name == "" || strings.Contains(name, "/") {
 		return strings.Trim(org+"/"+name, "/")
 	}
 	name = strings.Replace(name, "tiny-llama-1.1b", "TinyLlama-1.1B-intermediate-step-1431k-3T", 1)
-	for _, org := range []string{"EleutherAI", "meta-llama", "mistralai", "google", "Qwen", "microsoft", "TinyLlama", "allenai", "HuggingFaceTB", "tiiuae", "stabilityai", "deepseek-ai"} {
+	for _, org := range []string{"EleutherAI", "meta-llama", "mistralai", "google", "Qwen", "microsoft", "TinyLlama",
+		"allenai", "HuggingFaceTB", "tiiuae", "stabilityai", "deepseek-ai"} {
 		if a, err := model.Known(org + "/" + name); err == nil && a != nil {
 			return org + "/" + name
 		}
@@ -161,10 +163,12 @@ func (r *reader) litgptAdapter(c *configuration, command string, precision Setti
 			targets = append(targets, target)
 		}
 	}
-	j.LoRA.Offer(&LoRA{R: rank.Value, Alpha: alpha.Value, Dropout: dropout.Value, Targets: targets, Modules: r.hubModules(targets)}, c.originOf("lora_r"))
+	j.LoRA.Offer(&LoRA{R: rank.Value, Alpha: alpha.Value, Dropout: dropout.Value, Targets: targets,
+		Modules: r.hubModules(targets)}, c.originOf("lora_r"))
 }
 
-// litgptQuant reads bnb.nf4, bnb.nf4-dq, bnb.fp4, bnb.fp4-dq and bnb.int8-training, and returns the method that they make of LoRA.
+// litgptQuant reads bnb.nf4, bnb.nf4-dq, bnb.fp4, bnb.fp4-dq and bnb.int8-training, and returns the method that they
+// make of LoRA.
 func (r *reader) litgptQuant(word, precision Setting[string], ranks int) string {
 	j := r.job
 	kind, double := strings.CutSuffix(strings.TrimPrefix(word.Value, "bnb."), "-dq")
@@ -183,7 +187,8 @@ func (r *reader) litgptQuant(word, precision Setting[string], ranks int) string 
 		r.fail("ValueError: Quantization and mixed precision is not supported; give --precision bf16-true", word.Origin)
 	}
 	if ranks > 1 {
-		r.fail("NotImplementedError: Quantization is currently not supported for multi-GPU training; set devices=1 and num_nodes=1", word.Origin)
+		r.fail("NotImplementedError: Quantization is currently not supported for multi-GPU training; set devices=1 "+
+			"and num_nodes=1", word.Origin)
 	}
 	j.Quant.Offer(q, word.Origin)
 	return method
@@ -202,9 +207,11 @@ func (r *reader) litgptBatch(c *configuration, pretrain bool, ranks int) {
 	if ranks > 0 && global.Known && micro.Known {
 		accum := global.Value / ranks / micro.Value
 		if accum == 0 {
-			r.fail(fmt.Sprintf("AssertionError: global_batch_size %d is less than micro_batch_size %d on %d devices", global.Value, micro.Value, ranks), global.Origin)
+			r.fail(fmt.Sprintf("AssertionError: global_batch_size %d is less than micro_batch_size %d on %d devices",
+				global.Value, micro.Value, ranks), global.Origin)
 		} else {
-			j.GradAccum.Offer(accum, fmt.Sprintf("%s: %d rows / (%d x %d devices)", global.Origin, global.Value, micro.Value, ranks))
+			j.GradAccum.Offer(accum, fmt.Sprintf("%s: %d rows / (%d x %d devices)", global.Origin, global.Value,
+				micro.Value, ranks))
 		}
 	}
 	j.GradAccum.Unknown("it follows from the number of devices and the batch sizes, which are not known")
@@ -217,10 +224,12 @@ func (r *reader) litgptBatch(c *configuration, pretrain bool, ranks int) {
 	default:
 		j.SeqLen.Unknown("train.max_seq_length is not given: the longest text of the data decides")
 	}
-	j.Packing.Offer(pretrain, map[bool]string{true: "pretraining data has full rows", false: "rows are padded to the longest of a micro-batch"}[pretrain])
+	j.Packing.Offer(pretrain, map[bool]string{true: "pretraining data has full rows",
+		false: "rows are padded to the longest of a micro-batch"}[pretrain])
 }
 
-// litgptSharding: one device trains alone and without checkpointing; several shard with FSDP, fine-tuning with checkpointing of each block.
+// litgptSharding: one device trains alone and without checkpointing; several shard with FSDP, fine-tuning with
+// checkpointing of each block.
 func (r *reader) litgptSharding(command string, ranks int) {
 	j := r.job
 	switch {
@@ -247,7 +256,8 @@ func (r *reader) litgptSharding(command string, ranks int) {
 	j.FSDPWrap.Offer("layers", "LitGPT wraps each block")
 }
 
-// litgptOptimizer: over quantised weights LitGPT makes AdamW that of bitsandbytes (litgpt/utils.py, instantiate_bnb_optimizer).
+// litgptOptimizer: over quantised weights LitGPT makes AdamW that of bitsandbytes (litgpt/utils.py,
+// instantiate_bnb_optimizer).
 func (r *reader) litgptOptimizer(c *configuration, pretrain bool) {
 	n := c.find("optimizer")
 	class, origin := "AdamW", c.fallback
@@ -269,7 +279,8 @@ func (r *reader) litgptOptimizer(c *configuration, pretrain bool) {
 		if !strings.Contains(class, "AdamW") {
 			r.fail("ValueError: The chosen quantization format only supports the AdamW optimizer.", origin)
 		}
-		r.job.Optimizer.Offer("adamw", origin+"; over quantised weights that of bitsandbytes, whose states are fp32 and paged")
+		r.job.Optimizer.Offer("adamw", origin+
+			"; over quantised weights that of bitsandbytes, whose states are fp32 and paged")
 		return
 	}
 	r.optimizerClass(class, arguments, pretrain, origin)

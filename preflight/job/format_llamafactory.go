@@ -51,7 +51,8 @@ func (r *reader) mentions(fields ...string) bool {
 	})
 }
 
-// llamafactoryFields are the fields of its arguments beside those of TrainingArguments (llamafactory/hparams, 0.8 to 0.9.5).
+// llamafactoryFields are the fields of its arguments beside those of TrainingArguments (llamafactory/hparams, 0.8 to
+// 0.9.5).
 func llamafactoryFields(*reader) fieldSet {
 	return fieldSet{
 		wordArgument: `stage finetuning_type adapter_name_or_path model_revision cache_dir lora_rank lora_target additional_target
@@ -75,8 +76,8 @@ func llamafactoryHistory() []fieldHistory {
 	}
 }
 
-// readLLaMAFactory reads its arguments: a file with key=value words over it, or a command line, in fields of its own and those of
-// TrainingArguments.
+// readLLaMAFactory reads its arguments: a file with key=value words over it, or a command line, in fields of its own
+// and those of TrainingArguments.
 func (r *reader) readLLaMAFactory() {
 	args, err := r.llamafactoryArguments()
 	if err != nil {
@@ -108,9 +109,11 @@ func (r *reader) readLLaMAFactory() {
 	r.llamafactoryDtypes()
 }
 
-// llamafactoryRay reads how many workers USE_RAY starts, each with a GPU of its own, and packed onto as few nodes as hold them.
+// llamafactoryRay reads how many workers USE_RAY starts, each with a GPU of its own, and packed onto as few nodes as
+// hold them.
 func (r *reader) llamafactoryRay() {
-	if r.job.Launcher.Value != "llamafactory-cli" || !r.enabled("USE_RAY") || r.enabled("USE_MCA") || r.enabled("USE_MEGATRON_BRIDGE") {
+	if r.job.Launcher.Value != "llamafactory-cli" || !r.enabled("USE_RAY") || r.enabled("USE_MCA") ||
+		r.enabled("USE_MEGATRON_BRIDGE") {
 		return
 	}
 	said := r.word("ray_num_workers", "1", "default of LLaMA-Factory")
@@ -125,8 +128,9 @@ func (r *reader) llamafactoryRay() {
 	}
 }
 
-// llamafactoryMegatron reads the settings that Megatron takes in the same file (USE_MCA: mcore_adapter's TrainingArguments). The dtypes are
-// Megatron's own: weights in the compute dtype, and the optimizer with an fp32 copy of them.
+// llamafactoryMegatron reads the settings that Megatron takes in the same file (USE_MCA: mcore_adapter's
+// TrainingArguments). The dtypes are Megatron's own: weights in the compute dtype, and the optimizer with an fp32 copy
+// of them.
 func (r *reader) llamafactoryMegatron() {
 	if !r.enabled("USE_MCA") && !r.enabled("USE_MEGATRON_BRIDGE") {
 		return
@@ -185,8 +189,9 @@ func (r *reader) word(name, fallback, origin string) argument {
 
 // llamafactoryNames gives fields the names that the rest of the family has for them.
 func (r *reader) llamafactoryNames() {
-	for own, common := range map[string]string{"cutoff_len": "max_length", "lora_rank": "lora_r", "enable_liger_kernel": "use_liger_kernel",
-		"lora_target": "lora_target_modules", "additional_target": "lora_modules_to_save"} {
+	for own, common := range map[string]string{"cutoff_len": "max_length", "lora_rank": "lora_r",
+		"enable_liger_kernel": "use_liger_kernel",
+		"lora_target":         "lora_target_modules", "additional_target": "lora_modules_to_save"} {
 		if a, given := r.args[own]; given {
 			r.args[common] = a
 		}
@@ -235,8 +240,8 @@ func (r *reader) llamafactoryMethod() {
 	}
 }
 
-// llamafactoryQuantisation: quantization_bit alone is bitsandbytes' nf4 with quantised scales, stored and computed in the compute dtype
-// (model/model_utils/quantization.py).
+// llamafactoryQuantisation: quantization_bit alone is bitsandbytes' nf4 with quantised scales, stored and computed in
+// the compute dtype (model/model_utils/quantization.py).
 func (r *reader) llamafactoryQuantisation() {
 	a, given := r.args["quantization_bit"]
 	if !given {
@@ -272,8 +277,8 @@ func (r *reader) llamafactoryCompute() string {
 	return ""
 }
 
-// llamafactoryActivations: checkpointing is on unless it is disabled (model/model_utils/checkpointing.py); flash_attn has words of its
-// own (model/model_utils/attention.py); rows are packed in the stage pt unless told otherwise.
+// llamafactoryActivations: checkpointing is on unless it is disabled (model/model_utils/checkpointing.py); flash_attn
+// has words of its own (model/model_utils/attention.py); rows are packed in the stage pt unless told otherwise.
 func (r *reader) llamafactoryActivations() {
 	j := r.job
 	for _, name := range []string{"use_unsloth_gc", "use_unsloth"} {
@@ -283,13 +288,15 @@ func (r *reader) llamafactoryActivations() {
 	}
 	if r.on("disable_gradient_checkpointing") {
 		if r.on("gradient_checkpointing") {
-			j.Checkpointing.Offer("full", r.args["gradient_checkpointing"].origin+": Trainer's own switch, which stays on")
+			j.Checkpointing.Offer("full", r.args["gradient_checkpointing"].origin+
+				": Trainer's own switch, which stays on")
 		}
 		j.Checkpointing.Offer("none", r.args["disable_gradient_checkpointing"].origin)
 	}
 	j.Checkpointing.Offer("full", "LLaMA-Factory checkpoints unless disable_gradient_checkpointing is set")
 	if a := r.args["flash_attn"]; a.text != "" {
-		switch word := map[string]string{"disabled": "eager", "sdpa": "sdpa", "fa2": "flash_attention_2", "fa3": "flash_attention_3", "auto": "auto"}[a.text]; word {
+		switch word := map[string]string{"disabled": "eager", "sdpa": "sdpa", "fa2": "flash_attention_2",
+			"fa3": "flash_attention_3", "auto": "auto"}[a.text]; word {
 		case "":
 			r.wrongArgument(a, "auto, disabled, sdpa, fa2 or fa3")
 		case "auto":
@@ -318,9 +325,11 @@ func (r *reader) llamafactoryOptimizer() {
 			j.OptimizerInBackward.Offer(true, r.args[name].origin)
 		}
 	}
-	for name, what := range map[string]string{"use_badam": "BAdam holds the states of one block at a time", "use_adam_mini": "Adam-mini keeps one second moment for a whole block"} {
+	for name, what := range map[string]string{"use_badam": "BAdam holds the states of one block at a time",
+		"use_adam_mini": "Adam-mini keeps one second moment for a whole block"} {
 		if r.on(name) {
-			j.Optimizer.Unknown(r.args[name].origin + ": " + what + ", which is not estimated; give the nearest with --optimizer")
+			j.Optimizer.Unknown(r.args[name].origin + ": " + what +
+				", which is not estimated; give the nearest with --optimizer")
 		}
 	}
 	if layers, given := r.args["freeze_trainable_layers"]; given && r.job.Method.Value == "freeze" {
@@ -333,8 +342,8 @@ func (r *reader) llamafactoryOptimizer() {
 	}
 }
 
-// llamafactoryDtypes: weights are loaded in the compute dtype, and what is trained becomes fp32, except with pure_bf16, BAdam, and
-// unquantised weights under ZeRO-3 (model/adapter.py, init_adapter).
+// llamafactoryDtypes: weights are loaded in the compute dtype, and what is trained becomes fp32, except with pure_bf16,
+// BAdam, and unquantised weights under ZeRO-3 (model/adapter.py, init_adapter).
 func (r *reader) llamafactoryDtypes() {
 	j := r.job
 	compute := r.llamafactoryCompute()
@@ -358,8 +367,8 @@ func (r *reader) llamafactoryDtypes() {
 	}
 }
 
-// llamafactoryDefaults fills what nobody said. Gemma 2 gets flash-attn where it is installed, and eager attention otherwise
-// (model/model_utils/attention.py).
+// llamafactoryDefaults fills what nobody said. Gemma 2 gets flash-attn where it is installed, and eager attention
+// otherwise (model/model_utils/attention.py).
 func (r *reader) llamafactoryDefaults() {
 	if r.args == nil { // they could not be read
 		return
@@ -369,7 +378,8 @@ func (r *reader) llamafactoryDefaults() {
 		if r.versions["flash-attn"] != "" {
 			r.job.Attention.Offer("flash_attention_2", "LLaMA-Factory for "+a.Type+" with "+r.installed("flash-attn"))
 		}
-		r.job.Attention.Withhold("LLaMA-Factory gives " + a.Type + " flash_attention_2 where flash-attn is installed, and eager attention otherwise; give --attention")
+		r.job.Attention.Withhold("LLaMA-Factory gives " + a.Type +
+			" flash_attention_2 where flash-attn is installed, and eager attention otherwise; give --attention")
 	}
 	r.trainerDefaults()
 }

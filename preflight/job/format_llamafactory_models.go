@@ -1,7 +1,7 @@
 package job
 
-// llamafactoryReference: DPO and KTO load the model once more unless adapters can be switched off (train/trainer_utils.py,
-// create_ref_model); PPO holds one too.
+// llamafactoryReference: DPO and KTO load the model once more unless adapters can be switched off
+// (train/trainer_utils.py, create_ref_model); PPO holds one too.
 func (r *reader) llamafactoryReference(stage argument) {
 	ref := &r.job.RefModel
 	named := r.args["ref_model"]
@@ -21,8 +21,8 @@ func (r *reader) llamafactoryReference(stage argument) {
 	}
 }
 
-// llamafactorySecondModels: a reference of its own, and PPO's reward model unless it is adapters on the policy; the value head sits on the
-// policy (train/ppo/trainer.py, train/trainer_utils.py: create_reward_model).
+// llamafactorySecondModels: a reference of its own, and PPO's reward model unless it is adapters on the policy; the
+// value head sits on the policy (train/ppo/trainer.py, train/trainer_utils.py: create_reward_model).
 func (r *reader) llamafactorySecondModels(stage string, reference argument) {
 	hold := func(role string, a argument) {
 		r.hold(role, Setting[string]{Value: a.text, Known: true, Origin: a.origin}, false, false)
@@ -30,7 +30,8 @@ func (r *reader) llamafactorySecondModels(stage string, reference argument) {
 	if reference.text != "" && (stage == "dpo" || stage == "kto" || stage == "ppo") {
 		hold("reference", reference)
 	}
-	if reward := r.args["reward_model"]; stage == "ppo" && reward.text != "" && r.args["reward_model_type"].text == "full" {
+	if reward := r.args["reward_model"]; stage == "ppo" && reward.text != "" &&
+		r.args["reward_model_type"].text == "full" {
 		hold("reward", reward)
 	}
 	r.holdsNoOther("the stage " + stage + " has no other model")

@@ -12,8 +12,8 @@ import (
 // Megatron-LM, whose training programs (pretrain_gpt.py and those made after it) take everything on the command line
 // (megatron/training/arguments.py of core_v0.13.1; options of later releases are named where they are read).
 
-// recogniseMegatron judges by the program, pretrain_gpt.py and those made after it, and by options of Megatron-LM: frameworks that train
-// through it take the same options in programs of their own, which give them another meaning.
+// recogniseMegatron judges by the program, pretrain_gpt.py and those made after it, and by options of Megatron-LM:
+// frameworks that train through it take the same options in programs of their own, which give them another meaning.
 func recogniseMegatron(r *reader) (family, bool) {
 	given := func(option string) bool {
 		return slices.ContainsFunc(r.job.ScriptArgs, func(word string) bool {
@@ -22,7 +22,8 @@ func recogniseMegatron(r *reader) (family, bool) {
 		})
 	}
 	count := 0
-	for _, option := range []string{"--num-layers", "--hidden-size", "--num-attention-heads", "--micro-batch-size", "--tensor-model-parallel-size"} {
+	for _, option := range []string{"--num-layers", "--hidden-size", "--num-attention-heads", "--micro-batch-size",
+		"--tensor-model-parallel-size"} {
 		if given(option) {
 			count++
 		}
@@ -51,13 +52,16 @@ func (r *reader) readMegatron() {
 	r.megatron = m
 	j := r.job
 	for name, set := range map[string]*Setting[int]{
-		"tensor_model_parallel_size": &j.TP, "pipeline_model_parallel_size": &j.PP, "context_parallel_size": &j.CP, "expert_model_parallel_size": &j.EP,
+		"tensor_model_parallel_size": &j.TP, "pipeline_model_parallel_size": &j.PP, "context_parallel_size": &j.CP,
+		"expert_model_parallel_size": &j.EP,
 	} {
 		set.take(m.degree(name))
 	}
 	j.MicroBatch.take(m.required("micro_batch_size"))
 	j.SeqLen.take(firstGiven(m, "seq_length", "encoder_seq_length"))
-	j.Packing.Offer(r.family.task == "pretrain", map[bool]string{true: "Megatron-LM cuts its text into full rows", false: "not pretraining"}[r.family.task == "pretrain"])
+	j.Packing.Offer(r.family.task == "pretrain",
+		map[bool]string{true: "Megatron-LM cuts its text into full rows",
+			false: "not pretraining"}[r.family.task == "pretrain"])
 	if iterations := m.size("eval_iters", 100); iterations.Known && iterations.Value == 0 {
 		j.EvalBatch.Offer(0, iterations.Origin)
 	} else if j.MicroBatch.Known {
@@ -87,7 +91,8 @@ func firstGiven(m *megatron, names ...string) Setting[int] {
 	return m.required(names[0])
 }
 
-// precision: parameters have the dtype of --bf16 or --fp16; the optimizer keeps an fp32 copy of them (megatron/core/optimizer).
+// precision: parameters have the dtype of --bf16 or --fp16; the optimizer keeps an fp32 copy of them
+// (megatron/core/optimizer).
 func (m *megatron) precision() {
 	j := m.r.job
 	bf16, fp16 := m.flag("bf16"), m.flag("fp16")
@@ -111,7 +116,9 @@ func (m *megatron) precision() {
 		dtype, origin = "fp16", fp16.Origin
 	}
 	j.ParamDtype.Offer(dtype, origin)
-	j.MasterFP32.Offer(dtype != "fp32", map[bool]string{true: "Megatron-LM keeps an fp32 copy of half-precision weights", false: "the weights themselves are fp32"}[dtype != "fp32"])
+	j.MasterFP32.Offer(dtype != "fp32",
+		map[bool]string{true: "Megatron-LM keeps an fp32 copy of half-precision weights",
+			false: "the weights themselves are fp32"}[dtype != "fp32"])
 	switch fp8, fp4 := m.word("fp8_format", ""), m.word("fp4_format", ""); {
 	case fp8.Known && fp8.Value != "":
 		j.Precision.Offer("fp8", fp8.Origin)
@@ -164,7 +171,8 @@ func (m *megatron) sharding() {
 	for _, name := range []string{"use_megatron_fsdp", "use_custom_fsdp"} {
 		if fsdp := m.flag(name); fsdp.Value {
 			strategy := m.fsdpStrategy(name)
-			words := map[string]string{"no_shard": "ddp", "optim": "dist-optim", "optim_grads": "fsdp-grad", "optim_grads_params": "fsdp-full"}
+			words := map[string]string{"no_shard": "ddp", "optim": "dist-optim", "optim_grads": "fsdp-grad",
+				"optim_grads_params": "fsdp-full"}
 			if word := words[strategy.Value]; word != "" {
 				j.Sharding.Offer(word, strategy.Origin+" with "+fsdp.Origin)
 			}
@@ -209,11 +217,13 @@ func (m *megatron) fsdpStrategy(option string) Setting[string] {
 	case later:
 		return m.word(strategy, "optim_grads_params")
 	}
-	return Setting[string]{Origin: "without --data-parallel-sharding-strategy nothing is sharded until megatron-core 0.17 and all is since 0.18, and the version is not known; give --versions megatron-core=... or --sharding"}
+	return Setting[string]{Origin: "without --data-parallel-sharding-strategy nothing is sharded until " +
+		"megatron-core 0.17 and all is since 0.18, and the version is not known; give --versions megatron-core=... " +
+		"or --sharding"}
 }
 
-// deepspeedStage: the Megatron-LM that is built on DeepSpeed takes the stage of ZeRO from DeepSpeed's file; --zero-stage says the same
-// to the program, and is 1 unless given (Megatron-DeepSpeed, megatron/arguments.py).
+// deepspeedStage: the Megatron-LM that is built on DeepSpeed takes the stage of ZeRO from DeepSpeed's file;
+// --zero-stage says the same to the program, and is 1 unless given (Megatron-DeepSpeed, megatron/arguments.py).
 func (m *megatron) deepspeedStage() Setting[int] {
 	stage := m.size("zero_stage", 1)
 	file := m.word("deepspeed_config", "")
@@ -242,7 +252,8 @@ func (m *megatron) recomputation() {
 		j.ActivationOffload.Unknown(offload.Origin)
 	}
 	granularity := m.word("recompute_granularity", "")
-	if old := m.flag("checkpoint_activations"); old.Value && m.flag("deepspeed").Value { // Megatron-DeepSpeed kept the older option
+	// Megatron-DeepSpeed kept the older option
+	if old := m.flag("checkpoint_activations"); old.Value && m.flag("deepspeed").Value {
 		j.Checkpointing.Offer("full", old.Origin)
 	}
 	if short := m.flag("recompute_activations"); short.Value {
@@ -262,8 +273,8 @@ func (m *megatron) recomputation() {
 	}
 }
 
-// fullRecomputation: by chunks of layers (uniform), or of the first layers of each pipeline stage alone (block). The latter is told
-// as every so-manieth layer, rounded to the side that needs more memory.
+// fullRecomputation: by chunks of layers (uniform), or of the first layers of each pipeline stage alone (block). The
+// latter is told as every so-manieth layer, rounded to the side that needs more memory.
 func (m *megatron) fullRecomputation(origin string) {
 	j := m.r.job
 	method, number := m.word("recompute_method", ""), m.size("recompute_num_layers", 0)
@@ -279,7 +290,8 @@ func (m *megatron) fullRecomputation(origin string) {
 	case method.Value == "block" && number.Value < max(layers.Value/stages.Value, 1):
 		perStage := layers.Value / stages.Value
 		every := (perStage + number.Value - 1) / number.Value
-		j.Checkpointing.Offer(fmt.Sprintf("selective:%d", every), fmt.Sprintf("%s: the first %d of the %d layers of a pipeline stage", number.Origin, number.Value, perStage))
+		j.Checkpointing.Offer(fmt.Sprintf("selective:%d", every),
+			fmt.Sprintf("%s: the first %d of the %d layers of a pipeline stage", number.Origin, number.Value, perStage))
 	default:
 		j.Checkpointing.Offer("full", origin)
 	}
@@ -342,7 +354,8 @@ func (m *megatron) batch() {
 	j := m.r.job
 	replicas := m.replicas()
 	if m.unsharded && replicas > 0 {
-		j.Sharding.Offer(map[bool]string{true: "none", false: "ddp"}[replicas == 1], "default of Megatron-LM: no --use-distributed-optimizer")
+		j.Sharding.Offer(map[bool]string{true: "none", false: "ddp"}[replicas == 1],
+			"default of Megatron-LM: no --use-distributed-optimizer")
 	}
 	global := m.size("global_batch_size", 0)
 	switch each := product(j.MicroBatch.Or(0), replicas); {
@@ -359,6 +372,7 @@ func (m *megatron) batch() {
 		j.GradAccum.Unknown("the batch sizes contradict each other")
 	default:
 		j.GlobalBatch.Offer(global.Value, global.Origin)
-		j.GradAccum.Offer(global.Value/each, fmt.Sprintf("global batch %d / (micro-batch %d x %d replicas)", global.Value, j.MicroBatch.Value, replicas))
+		j.GradAccum.Offer(global.Value/each,
+			fmt.Sprintf("global batch %d / (micro-batch %d x %d replicas)", global.Value, j.MicroBatch.Value, replicas))
 	}
 }

@@ -19,8 +19,8 @@ type megatron struct {
 	unsharded bool                // no option shards anything over the replicas
 }
 
-// megatronFlags are the options without a value that decide about memory, and megatronValues those with one. Options that are in neither
-// belong to somebody else; argparse is told to accept no abbreviations (allow_abbrev=False).
+// megatronFlags are the options without a value that decide about memory, and megatronValues those with one. Options
+// that are in neither belong to somebody else; argparse is told to accept no abbreviations (allow_abbrev=False).
 const (
 	megatronFlags = `bf16 fp16 group-query-attention untie-embeddings-and-output-weights swiglu quick-geglu squared-relu disable-bias-linear add-qkv-bias qk-layernorm
 		multi-latent-attention use-distributed-optimizer use-custom-fsdp use-megatron-fsdp use-torch-fsdp2 fsdp-double-buffer overlap-grad-reduce
@@ -44,8 +44,8 @@ const (
 	megatronLists = `rampup-batch-size recompute-modules`
 )
 
-// megatronArguments reads the words of the command line, or the file of --yaml-cfg, which replaces all of them. nil: the file could
-// not be read.
+// megatronArguments reads the words of the command line, or the file of --yaml-cfg, which replaces all of them. nil:
+// the file could not be read.
 func (r *reader) megatronArguments() *megatron {
 	m := &megatron{r: r, args: map[string]argument{}, origin: "default of " + r.installed("megatron-core")}
 	if r.versions["megatron-core"] == "" {
@@ -97,12 +97,14 @@ func (m *megatron) words(words []string) {
 			continue
 		default:
 			m.abbreviated(option, values)
-			if !attached && len(words) > 0 && shell.Several(words[0]) && !holdsOptions(words[0]) { // the value of an option that is not read
+			// the value of an option that is not read
+			if !attached && len(words) > 0 && shell.Several(words[0]) && !holdsOptions(words[0]) {
 				words = words[1:]
 			}
 			continue
 		}
-		if why, unknown := shell.Unknown(a.text); unknown && name != "micro_batch_size" && name != "global_batch_size" && !slices.Contains(strings.Fields(scriptFields), name) {
+		if why, unknown := shell.Unknown(a.text); unknown && name != "micro_batch_size" &&
+			name != "global_batch_size" && !slices.Contains(strings.Fields(scriptFields), name) {
 			m.open = why // it may decide the model, and what else has to be given
 		}
 		m.args[name] = a
@@ -118,7 +120,8 @@ func (m *megatron) abbreviated(option string, values map[string]bool) {
 		}
 	}
 	if len(full) == 1 && len(option) > len("--num-") {
-		m.r.fail("error: unrecognized arguments: "+option+" (Megatron-LM takes no abbreviations; write --"+strings.ReplaceAll(full[0], "_", "-")+")", "command line "+option)
+		m.r.fail("error: unrecognized arguments: "+option+" (Megatron-LM takes no abbreviations; write --"+
+			strings.ReplaceAll(full[0], "_", "-")+")", "command line "+option)
 	}
 }
 
@@ -132,7 +135,8 @@ func (m *megatron) fields(doc *document.Node) {
 		name := n.Path[strings.LastIndexByte(n.Path, '.')+1:]
 		m.args[name] = argument{text: text, node: n, origin: n.Origin()}
 	})
-	for name, dest := range map[string]string{"num_moe_experts": "num_experts", "fp8": "fp8_format", "normalization": "normalization"} {
+	for name, dest := range map[string]string{"num_moe_experts": "num_experts", "fp8": "fp8_format",
+		"normalization": "normalization"} {
 		if a, ok := m.args[name]; ok {
 			m.args[dest] = a
 		}
@@ -205,7 +209,8 @@ func (m *megatron) size(name string, fallback int) Setting[int] {
 	n, err := pythonInt(w.Value)
 	switch {
 	case err != nil:
-		m.r.fail(fmt.Sprintf("error: argument --%s: invalid int value: '%s'", strings.ReplaceAll(name, "_", "-"), w.Value), w.Origin)
+		m.r.fail(fmt.Sprintf("error: argument --%s: invalid int value: '%s'", strings.ReplaceAll(name, "_", "-"),
+			w.Value), w.Origin)
 		return Setting[int]{Origin: w.Origin + " is not a whole number"}
 	case n < 0 || n > 1<<40:
 		m.r.unread(fmt.Errorf("%s: %s is %d, need a possible size", w.Origin, name, n))

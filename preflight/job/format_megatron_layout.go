@@ -2,8 +2,8 @@ package job
 
 import "fmt"
 
-// gradients: the buffer is fp32 in bf16 training unless it is told to reduce in bf16, and has the weights' dtype in fp16 training unless told
-// otherwise (megatron/training/arguments.py: accumulate_allreduce_grads_in_fp32).
+// gradients: the buffer is fp32 in bf16 training unless it is told to reduce in bf16, and has the weights' dtype in
+// fp16 training unless told otherwise (megatron/training/arguments.py: accumulate_allreduce_grads_in_fp32).
 func (m *megatron) gradients() {
 	j := m.r.job
 	wide, narrow := m.flag("accumulate_allreduce_grads_in_fp32"), m.flag("grad_reduce_in_bf16")
@@ -34,7 +34,8 @@ func (m *megatron) schedule() {
 	j.VirtualStages.take(m.virtualStages())
 }
 
-// virtualStages: chunks of a stage, given as their number or by the layers of one (arguments.py: virtual_pipeline_model_parallel_size).
+// virtualStages: chunks of a stage, given as their number or by the layers of one (arguments.py:
+// virtual_pipeline_model_parallel_size).
 func (m *megatron) virtualStages() Setting[int] {
 	const option = "num_layers_per_virtual_pipeline_stage"
 	perChunk, layers, stages := m.size(option, 0), m.size("num_layers", 0), m.r.job.PP

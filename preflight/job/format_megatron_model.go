@@ -41,7 +41,8 @@ func (r *reader) megatronModel() {
 // otherModel says why the arguments do not describe a plain GPT; "" when they do.
 func (m *megatron) otherModel() string {
 	base := strings.ToLower(filepath.Base(m.r.job.Script.Value))
-	for _, kind := range []string{"bert", "t5", "ict", "retro", "vision", "vlm", "mamba", "hybrid", "biencoder", "mimo"} {
+	for _, kind := range []string{"bert", "t5", "ict", "retro", "vision", "vlm", "mamba", "hybrid", "biencoder",
+		"mimo"} {
 		if strings.Contains(base, kind) {
 			return "the model of " + base + " is not a GPT, and its size is not computed yet"
 		}
@@ -52,7 +53,8 @@ func (m *megatron) otherModel() string {
 	if hybrid := m.flag("is_hybrid_model"); hybrid.Value {
 		return hybrid.Origin + ": Mamba layers are not computed yet"
 	}
-	for _, name := range []string{"hybrid_layer_pattern", "hybrid_override_pattern", "heterogeneous_layers_config_path", "spec"} {
+	for _, name := range []string{"hybrid_layer_pattern", "hybrid_override_pattern", "heterogeneous_layers_config_path",
+		"spec"} {
 		if a, given := m.args[name]; given && a.text != "local" && a.text != "None" {
 			return a.origin + ": layers of other kinds are not computed yet"
 		}
@@ -60,8 +62,8 @@ func (m *megatron) otherModel() string {
 	return ""
 }
 
-// gpt gathers the model's sizes with the defaults of validate_args and of TransformerConfig. vocab is the vocabulary before padding.
-// why says what is missing; "" nothing.
+// gpt gathers the model's sizes with the defaults of validate_args and of TransformerConfig. vocab is the vocabulary
+// before padding. why says what is missing; "" nothing.
 func (m *megatron) gpt() (gpt model.MegatronGPT, vocab int64, why string) {
 	known := func(s Setting[int]) int64 {
 		if !s.Known && why == "" {
@@ -77,10 +79,14 @@ func (m *megatron) gpt() (gpt model.MegatronGPT, vocab int64, why string) {
 		return s.Value
 	}
 	g := model.MegatronGPT{
-		Layers: known(firstGiven(m, "num_layers", "encoder_num_layers")), Hidden: known(m.required("hidden_size")), Heads: known(m.required("num_attention_heads")),
-		Untied: on("untie_embeddings_and_output_weights"), Gated: on("swiglu") || on("quick_geglu"), LinearBias: !on("disable_bias_linear"), QKVBias: on("add_qkv_bias"),
-		RMSNorm: m.word("normalization", "LayerNorm").Value == "RMSNorm", QKNorm: on("qk_layernorm"), Latent: on("multi_latent_attention"),
-		MaxPositions: known(m.size("max_position_embeddings", 0)), Predictors: known(m.size("mtp_num_layers", 0)), Dtype: m.r.job.ParamDtype.Or(""),
+		Layers: known(firstGiven(m, "num_layers", "encoder_num_layers")), Hidden: known(m.required("hidden_size")),
+		Heads:  known(m.required("num_attention_heads")),
+		Untied: on("untie_embeddings_and_output_weights"), Gated: on("swiglu") || on("quick_geglu"),
+		LinearBias: !on("disable_bias_linear"), QKVBias: on("add_qkv_bias"),
+		RMSNorm: m.word("normalization", "LayerNorm").Value == "RMSNorm", QKNorm: on("qk_layernorm"),
+		Latent:       on("multi_latent_attention"),
+		MaxPositions: known(m.size("max_position_embeddings", 0)), Predictors: known(m.size("mtp_num_layers", 0)),
+		Dtype:         m.r.job.ParamDtype.Or(""),
 		HiddenDropout: m.rate("hidden_dropout"), AttentionDropout: m.rate("attention_dropout"),
 	}
 	if why != "" {
@@ -96,14 +102,17 @@ func (m *megatron) gpt() (gpt model.MegatronGPT, vocab int64, why string) {
 		g.QueryGroups = known(m.size("num_query_groups", 1))
 	}
 	position := m.word("position_embedding_type", "learned_absolute")
-	g.LearnedPositions = position.Value == "learned_absolute" && !on("use_rotary_position_embeddings") && !on("no_position_embedding")
+	g.LearnedPositions = position.Value == "learned_absolute" && !on("use_rotary_position_embeddings") &&
+		!on("no_position_embedding")
 	if g.Latent {
 		g.QueryRank, g.KVRank = known(m.size("q_lora_rank", 0)), known(m.size("kv_lora_rank", 32))
-		g.NopeDim, g.RopeDim, g.ValueDim = known(m.size("qk_head_dim", 128)), known(m.size("qk_pos_emb_head_dim", 64)), known(m.size("v_head_dim", 128))
+		g.NopeDim, g.RopeDim, g.ValueDim = known(m.size("qk_head_dim", 128)), known(m.size("qk_pos_emb_head_dim", 64)),
+			known(m.size("v_head_dim", 128))
 	}
 	if experts := known(m.size("num_experts", 0)); experts > 0 {
 		g.Experts, g.TopK = experts, known(m.size("moe_router_topk", 2))
-		g.ExpertFFN, g.SharedFFN = known(m.size("moe_ffn_hidden_size", int(g.FFN))), known(m.size("moe_shared_expert_intermediate_size", 0))
+		g.ExpertFFN, g.SharedFFN = known(m.size("moe_ffn_hidden_size", int(g.FFN))),
+			known(m.size("moe_shared_expert_intermediate_size", 0))
 		frequency := m.word("moe_layer_freq", "1")
 		pattern, err := layerPattern(frequency.Value, int(g.Layers))
 		if err != nil && why == "" {
@@ -164,7 +173,8 @@ func (m *megatron) vocabulary() Setting[int] {
 
 // describe is the model as explain names it, a JSON object.
 func describe(g model.MegatronGPT, vocab int64) string {
-	sizes := map[string]any{"num_layers": g.Layers, "hidden": g.Hidden, "ffn": g.FFN, "heads": g.Heads, "kv_heads": g.QueryGroups, "vocab": vocab, "tied": !g.Untied}
+	sizes := map[string]any{"num_layers": g.Layers, "hidden": g.Hidden, "ffn": g.FFN, "heads": g.Heads,
+		"kv_heads": g.QueryGroups, "vocab": vocab, "tied": !g.Untied}
 	if g.Experts > 0 {
 		sizes["experts"], sizes["topk"], sizes["moe_ffn"] = g.Experts, g.TopK, g.ExpertFFN
 		if g.SharedFFN > 0 {
@@ -209,7 +219,8 @@ const (
 	patternDepth = 20
 )
 
-// patternParser evaluates the Python lists that _eval_pattern of Megatron-LM accepts: [0,1], (...), + and * with numbers.
+// patternParser evaluates the Python lists that _eval_pattern of Megatron-LM accepts: [0,1], (...), + and * with
+// numbers.
 type patternParser struct{ rest string }
 
 func (p *patternParser) take(word string) bool {

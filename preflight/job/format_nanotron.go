@@ -11,13 +11,14 @@ import (
 	"oomguard/preflight/optim"
 )
 
-// nanotron: a run is configured in one YAML file (nanotron/config/config.py, parallelism_config.py, models_config.py). Most fields have no
-// default there: a file without them does not start.
+// nanotron: a run is configured in one YAML file (nanotron/config/config.py, parallelism_config.py, models_config.py).
+// Most fields have no default there: a file without them does not start.
 
 // nanotronOption names the configuration file on the command line (run_train.py).
 const nanotronOption = "config-file"
 
-// recogniseNanotron: the option that names its configuration, together with the script's usual name or a file that has its sections.
+// recogniseNanotron: the option that names its configuration, together with the script's usual name or a file that has
+// its sections.
 func recogniseNanotron(r *reader) (family, bool) {
 	file, given := optionWord(r.job.ScriptArgs, nanotronOption)
 	if !given {
@@ -36,7 +37,8 @@ func recogniseNanotron(r *reader) (family, bool) {
 	return f, doc.Get("parallelism", "dp") != nil && doc.Get("model", "model_config") != nil
 }
 
-// optionWord finds the value of one option of a script, given as two words or as --option=value, with either dash; the last one wins.
+// optionWord finds the value of one option of a script, given as two words or as --option=value, with either dash; the
+// last one wins.
 func optionWord(words []string, option string) (value string, given bool) {
 	dashes := strings.NewReplacer("_", "-")
 	for i, word := range words {
@@ -104,9 +106,11 @@ func (r *reader) nanotronParallel(c *configuration) {
 	if mode := c.word("ALL_REDUCE", "parallelism.tp_mode"); mode.Known {
 		j.SequenceParallel.Offer(strings.EqualFold(mode.Value, "REDUCE_SCATTER"), mode.Origin)
 	}
-	world, wanted := product(j.NNodes.Or(0), j.NProc.Or(0)), product(dp.Or(0), j.PP.Or(0), j.TP.Or(0), j.CP.Or(0), j.EP.Or(0))
+	world, wanted := product(j.NNodes.Or(0), j.NProc.Or(0)),
+		product(dp.Or(0), j.PP.Or(0), j.TP.Or(0), j.CP.Or(0), j.EP.Or(0))
 	if world > 0 && wanted > 0 && world != wanted {
-		why := fmt.Sprintf("dp %d x pp %d x tp %d x cp %d x ep %d = %d, but %d processes are started", dp.Value, j.PP.Value, j.TP.Value, j.CP.Value, j.EP.Value, wanted, world)
+		why := fmt.Sprintf("dp %d x pp %d x tp %d x cp %d x ep %d = %d, but %d processes are started", dp.Value,
+			j.PP.Value, j.TP.Value, j.CP.Value, j.EP.Value, wanted, world)
 		r.fail("ValueError: "+why, dp.Origin)
 		r.problem(fmt.Errorf("%s: %s; change the sizes or the number of processes", dp.Origin, why))
 	}
@@ -133,7 +137,8 @@ func (r *reader) nanotronBatch(c *configuration) {
 	longest := Setting[int]{}
 	for _, n := range listed(c.find("data_stages")) {
 		stage := &configuration{r: r, doc: n, fallback: c.fallback}
-		if length := stage.size(0, "sequence_length"); stage.find("sequence_length") != nil && length.Known && length.Value > longest.Value {
+		if length := stage.size(0, "sequence_length"); stage.find("sequence_length") != nil && length.Known &&
+			length.Value > longest.Value {
 			longest = length
 		}
 		if stage.find("data.dataset.sft_dataloader") != nil {
@@ -146,8 +151,8 @@ func (r *reader) nanotronBatch(c *configuration) {
 	c.need(&j.SeqLen, "tokens.sequence_length")
 }
 
-// nanotronOptimizer: with accumulate_grad_in_fp32 the optimizer works on an fp32 copy of the weights, with fp32 gradients beside it
-// (nanotron/optim/gradient_accumulator.py); without it on the weights themselves.
+// nanotronOptimizer: with accumulate_grad_in_fp32 the optimizer works on an fp32 copy of the weights, with fp32
+// gradients beside it (nanotron/optim/gradient_accumulator.py); without it on the weights themselves.
 func (r *reader) nanotronOptimizer(c *configuration) {
 	j := r.job
 	dtype := c.word("bfloat16", "model.dtype")
@@ -195,7 +200,8 @@ func (r *reader) nanotronModel(c *configuration, unit Setting[int]) {
 	own := j.Model.Known // --model
 	heads := c.size(32, "num_attention_heads")
 	sizes := map[string]Setting[int]{
-		"num_layers": c.size(32, "num_hidden_layers"), "hidden": c.size(4096, "hidden_size"), "ffn": c.size(11008, "intermediate_size"),
+		"num_layers": c.size(32, "num_hidden_layers"), "hidden": c.size(4096, "hidden_size"),
+		"ffn":   c.size(11008, "intermediate_size"),
 		"heads": heads, "kv_heads": c.size(heads.Value, "num_key_value_heads"), "vocab": c.size(32000, "vocab_size"),
 	}
 	tied := c.flag(false, "tie_word_embeddings")
@@ -214,21 +220,27 @@ func (r *reader) nanotronModel(c *configuration, unit Setting[int]) {
 	switch {
 	case own:
 		return
-	case c.find("moe_config") != nil, c.find("is_starcoder2_config") != nil, c.find("is_llama_config", "is_qwen2_config") == nil:
-		j.ModelParams.Unknown(c.doc.Origin() + " is not of nanotron's Llama or Qwen2 kind, whose weights are counted; --params N gives a lower bound")
+	case c.find("moe_config") != nil, c.find("is_starcoder2_config") != nil,
+		c.find("is_llama_config", "is_qwen2_config") == nil:
+		j.ModelParams.Unknown(c.doc.Origin() +
+			" is not of nanotron's Llama or Qwen2 kind, whose weights are counted; --params N gives a lower bound")
 		return
 	}
 	vocabulary := model.PadVocab(int64(sizes["vocab"].Value), int64(unit.Or(1)), int64(j.TP.Or(1)))
 	j.Architecture = r.llamaOf(described, vocabulary, c)
 }
 
-// llamaOf counts a model of the Llama kind from its sizes; vocabulary has been padded to a multiple for the tensor-parallel ranks.
+// llamaOf counts a model of the Llama kind from its sizes; vocabulary has been padded to a multiple for the
+// tensor-parallel ranks.
 func (r *reader) llamaOf(sizes map[string]any, vocabulary int64, c *configuration) *model.Architecture {
 	config := map[string]any{
-		"model_type": "llama", "architectures": []string{"LlamaForCausalLM"}, "hidden_size": sizes["hidden"], "intermediate_size": sizes["ffn"],
-		"num_hidden_layers": sizes["num_layers"], "num_attention_heads": sizes["heads"], "num_key_value_heads": sizes["kv_heads"],
-		"vocab_size": vocabulary, "tie_word_embeddings": sizes["tied"],
-		"attention_bias": c.flag(false, "attention_bias").Value, "max_position_embeddings": c.size(2048, "max_position_embeddings").Value,
+		"model_type": "llama", "architectures": []string{"LlamaForCausalLM"}, "hidden_size": sizes["hidden"],
+		"intermediate_size": sizes["ffn"],
+		"num_hidden_layers": sizes["num_layers"], "num_attention_heads": sizes["heads"],
+		"num_key_value_heads": sizes["kv_heads"],
+		"vocab_size":          vocabulary, "tie_word_embeddings": sizes["tied"],
+		"attention_bias":          c.flag(false, "attention_bias").Value,
+		"max_position_embeddings": c.size(2048, "max_position_embeddings").Value,
 	}
 	text, err := json.Marshal(config)
 	if err != nil {

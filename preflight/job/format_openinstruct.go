@@ -12,16 +12,19 @@ import (
 
 // openInstructTasks maps its programs to tasks.
 func openInstructTasks() map[string]string {
-	return map[string]string{"finetune": "sft", "dpo_tune_cache": "dpo", "dpo_tune": "dpo", "dpo": "dpo", "reward_modeling": "rm", "grpo_fast": "grpo", "grpo_vllm_thread_ray_gtrl": "grpo",
+	return map[string]string{"finetune": "sft", "dpo_tune_cache": "dpo", "dpo_tune": "dpo", "dpo": "dpo",
+		"reward_modeling": "rm", "grpo_fast": "grpo", "grpo_vllm_thread_ray_gtrl": "grpo",
 		"ppo_fast": "ppo", "ppo_vllm_thread_ray_gtrl": "ppo"}
 }
 
-// recogniseOpenInstruct: programs in the folder open_instruct. They have loops of their own on top of accelerate, not Trainer.
+// recogniseOpenInstruct: programs in the folder open_instruct. They have loops of their own on top of accelerate, not
+// Trainer.
 func recogniseOpenInstruct(r *reader) (family, bool) {
 	slashes := "/" + strings.TrimPrefix(filepath.ToSlash(r.job.Script.Value), "-m ")
 	for program, task := range openInstructTasks() {
 		if strings.HasSuffix(slashes, "/open_instruct/"+program+".py") || slashes == "/open_instruct."+program {
-			return family{framework: "open-instruct", task: task, program: program, fields: openInstructFields, origin: program + " is a program of open-instruct"}, true
+			return family{framework: "open-instruct", task: task, program: program, fields: openInstructFields,
+				origin: program + " is a program of open-instruct"}, true
 		}
 	}
 	return family{}, false
@@ -37,7 +40,8 @@ func openInstructFields(*reader) fieldSet {
 	}
 }
 
-// readOpenInstruct reads its arguments (open_instruct/finetune.py, dpo_utils.py and grpo_utils.py of August 2026): a YAML file with
+// readOpenInstruct reads its arguments (open_instruct/finetune.py, dpo_utils.py and grpo_utils.py of August 2026): a
+// YAML file with
 // --field=value words over it, or a command line.
 func (r *reader) readOpenInstruct() {
 	words := r.job.ScriptArgs
@@ -68,7 +72,9 @@ func (r *reader) readOpenInstruct() {
 	case "grpo":
 		r.fallbackTo("open-instruct", "", []fieldHistory{{"per_device_train_batch_size", "", since("1")}})
 	case "rm":
-		r.fallbackTo("open-instruct", "", []fieldHistory{{"per_device_train_batch_size", "", since("1")}, {"gradient_accumulation_steps", "", since("8")}})
+		r.fallbackTo("open-instruct", "",
+			[]fieldHistory{{"per_device_train_batch_size", "", since("1")},
+				{"gradient_accumulation_steps", "", since("8")}})
 	}
 	r.readSettings()
 	r.job.Packing.Offer(r.job.Task.Value == "grpo", origin)
@@ -77,7 +83,8 @@ func (r *reader) readOpenInstruct() {
 	}
 }
 
-// openInstructModel: weights are loaded in bf16, adapters reach all seven projections, and the fused AdamW is the default.
+// openInstructModel: weights are loaded in bf16, adapters reach all seven projections, and the fused AdamW is the
+// default.
 func (r *reader) openInstructModel() {
 	j, p := r.job, &r.adapter
 	const origin = "default of open-instruct"
@@ -104,12 +111,14 @@ func (r *reader) openInstructModel() {
 		if _, given := r.args["lora_dropout"]; !given {
 			p.dropout.Offer(0.1, origin)
 		}
-		p.targets.Offer([]string{"q_proj", "o_proj", "v_proj", "k_proj", "gate_proj", "up_proj", "down_proj"}, "open-instruct names them itself")
+		p.targets.Offer([]string{"q_proj", "o_proj", "v_proj", "k_proj", "gate_proj", "up_proj", "down_proj"},
+			"open-instruct names them itself")
 	}
 	switch a := r.args["use_qlora"]; {
 	case qlora, r.on("dpo_use_paged_optimizer"):
 		if qlora {
-			j.Quant.Offer(&Quant{Method: "bnb", Bits: 4, Type: "nf4", Double: true, ComputeDtype: "bf16", Storage: "uint8"}, a.origin)
+			j.Quant.Offer(&Quant{Method: "bnb", Bits: 4, Type: "nf4", Double: true, ComputeDtype: "bf16",
+				Storage: "uint8"}, a.origin)
 		} else {
 			a = r.args["dpo_use_paged_optimizer"]
 		}
@@ -124,7 +133,8 @@ func (r *reader) openInstructModel() {
 		j.Optimizer.Offer("adamw_fused", origin)
 	}
 	if on, given := r.boolean("use_flash_attn"); given {
-		j.Attention.Offer(map[bool]string{true: "flash_attention_2", false: "sdpa"}[on], r.args["use_flash_attn"].origin)
+		j.Attention.Offer(map[bool]string{true: "flash_attention_2", false: "sdpa"}[on],
+			r.args["use_flash_attn"].origin)
 	}
 	switch loss := r.args["dpo_loss_type"]; j.Task.Value {
 	case "dpo":
@@ -144,8 +154,8 @@ func (r *reader) openInstructModel() {
 	}
 }
 
-// openInstructZeRO: dpo_tune_cache.py writes a DeepSpeed configuration of its own for --zero_stage (build_deepspeed_config), and checkpoints
-// for a memory budget below 1.
+// openInstructZeRO: dpo_tune_cache.py writes a DeepSpeed configuration of its own for --zero_stage
+// (build_deepspeed_config), and checkpoints for a memory budget below 1.
 func (r *reader) openInstructZeRO() {
 	if r.family.program != "dpo_tune_cache" {
 		return
@@ -173,8 +183,9 @@ func (r *reader) openInstructZeRO() {
 	r.adoptDeepSpeed(&deepspeedFile{doc: doc, file: stage.origin, filled: true, lenient: true})
 }
 
-// openInstructOLMo: dpo.py under torchrun trains with OLMo-core, which shards with FSDP2 inside each node and replicates over nodes
-// (open_instruct/dpo.py and olmo_core_utils.py of August 2026). Its weights stay in fp32 and compute in bf16.
+// openInstructOLMo: dpo.py under torchrun trains with OLMo-core, which shards with FSDP2 inside each node and
+// replicates over nodes (open_instruct/dpo.py and olmo_core_utils.py of August 2026). Its weights stay in fp32 and
+// compute in bf16.
 func (r *reader) openInstructOLMo() {
 	j := r.job
 	const origin = "open-instruct's dpo.py trains with OLMo-core"
@@ -227,7 +238,8 @@ func (r *reader) openInstructRay() {
 	j.NNodes.Offer(len(counts), origin)
 	for _, count := range counts[1:] {
 		if count != counts[0] {
-			j.NProc.Unknown(origin + ": nodes differ in their learners (" + strings.Join(counts, " ") + "); give --nproc")
+			j.NProc.Unknown(origin + ": nodes differ in their learners (" + strings.Join(counts, " ") +
+				"); give --nproc")
 		}
 	}
 	if n, err := pythonInt(counts[0]); err == nil && n > 0 && j.NProc.Origin == "" {
@@ -266,6 +278,7 @@ func (r *reader) openInstructDefaults() {
 	j.ActivationOffload.Offer(false, origin)
 	j.FusedLoss.Offer("none", origin)
 	j.SeqLen.Unknown("max_seq_length is not given: rows are as long as the data; give --seq-len")
-	j.Attention.Unknown("open-instruct takes the best attention that is installed (flash-attn, or else sdpa); give --attention")
+	j.Attention.Unknown("open-instruct takes the best attention that is installed (flash-attn, or else sdpa); give " +
+		"--attention")
 	r.defaultPrecision()
 }

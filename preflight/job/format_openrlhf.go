@@ -8,11 +8,12 @@ import (
 	"oomguard/preflight/job/shell"
 )
 
-// OpenRLHF trains with DeepSpeed: train_sft, train_dpo and others under the deepspeed launcher, train_ppo_ray on Ray. Up to 0.9 its
-// options are flat (--zero_stage); since 0.10 they have dots (--ds.zero_stage). Defaults were compared in v0.8.0 to v0.9.10 and in
-// the sources of August 2026.
+// OpenRLHF trains with DeepSpeed: train_sft, train_dpo and others under the deepspeed launcher, train_ppo_ray on Ray.
+// Up to 0.9 its options are flat (--zero_stage); since 0.10 they have dots (--ds.zero_stage). Defaults were compared in
+// v0.8.0 to v0.9.10 and in the sources of August 2026.
 
-// openrlhfPrograms are the programs of openrlhf/cli, with the defaults of micro-batch and length that differ between them.
+// openrlhfPrograms are the programs of openrlhf/cli, with the defaults of micro-batch and length that differ between
+// them.
 type openrlhfProgram struct {
 	name, task    string
 	micro, length int
@@ -20,26 +21,40 @@ type openrlhfProgram struct {
 
 func openrlhfPrograms() []openrlhfProgram {
 	return []openrlhfProgram{
-		{"train_sft", "sft", 8, 2048}, {"train_dpo", "dpo", 8, 512}, {"train_kto", "kto", 8, 2048}, {"train_kd", "kd", 8, 2048},
-		{"train_rm", "rm", 1, 512}, {"train_prm", "rm", 1, 2048}, {"train_ppo_ray", "ppo", 4, 2048}, {"train_ppo", "ppo", 4, 2048},
+		{"train_sft", "sft", 8, 2048}, {"train_dpo", "dpo", 8, 512}, {"train_kto", "kto", 8, 2048},
+		{"train_kd", "kd", 8, 2048},
+		{"train_rm", "rm", 1, 512}, {"train_prm", "rm", 1, 2048}, {"train_ppo_ray", "ppo", 4, 2048},
+		{"train_ppo", "ppo", 4, 2048},
 	}
 }
 
-// openrlhfOptions pairs the names of the two eras; the first is the one used here. A kind of "" takes a word, "flag" none, "list" several.
+// openrlhfOptions pairs the names of the two eras; the first is the one used here. A kind of "" takes a word, "flag"
+// none, "list" several.
 func openrlhfOptions() map[string][]string {
 	return map[string][]string{
-		"flag": {"bf16", "flash_attn", "adam_offload ds.adam_offload", "load_in_4bit ds.load_in_4bit", "packing_samples ds.packing_samples", "use_liger_kernel ds.use_liger_kernel",
-			"gradient_checkpointing model.gradient_checkpointing_enable actor.gradient_checkpointing_enable", "pretrain_mode model.pretrain_mode_enable",
-			"colocate_all_models train.colocate_all", "colocate_actor_ref train.colocate_actor_ref", "vllm_enable_sleep vllm.enable_sleep",
+		"flag": {"bf16", "flash_attn", "adam_offload ds.adam_offload", "load_in_4bit ds.load_in_4bit",
+			"packing_samples ds.packing_samples", "use_liger_kernel ds.use_liger_kernel",
+			"gradient_checkpointing model.gradient_checkpointing_enable actor.gradient_checkpointing_enable",
+			"pretrain_mode model.pretrain_mode_enable",
+			"colocate_all_models train.colocate_all", "colocate_actor_ref train.colocate_actor_ref",
+			"vllm_enable_sleep vllm.enable_sleep",
 			"dynamic_batch train.dynamic_batch_enable use_dynamic_batch", "ref_offload ref.offload", "teacher_offload"},
-		"": {"pretrain model.model_name_or_path actor.model_name_or_path", "micro_train_batch_size train.micro_batch_size", "train_batch_size train.batch_size",
-			"max_len data.max_len", "prompt_max_len", "generate_max_len rollout.max_new_tokens", "zero_stage ds.zero_stage", "param_dtype ds.param_dtype",
-			"attn_implementation ds.attn_implementation", "lora_rank ds.lora.rank", "lora_alpha ds.lora.alpha", "lora_dropout ds.lora.dropout",
-			"ring_attn_size ds.ring_attn_size", "ds_tensor_parallel_size ds.tensor_parallel_size", "optim actor.optim", "ref_pretrain ref.model_name_or_path",
-			"actor_num_nodes actor.num_nodes", "actor_num_gpus_per_node actor.num_gpus_per_node", "init_kl_coef algo.kl.init_coef",
-			"advantage_estimator algo.advantage.estimator", "vllm_num_engines vllm.num_engines", "vllm_gpu_memory_utilization vllm.gpu_memory_utilization",
-			"teacher_model", "reward_pretrain reward.model_name_or_path", "critic_pretrain critic.model_name_or_path", "remote_rm_url reward.remote_url",
-			"train_max_tokens_per_gpu train.max_tokens_per_gpu", "eval_dataset eval.dataset", "zpg ds.zpg", "grad_accum_dtype ds.grad_accum_dtype"},
+		"": {"pretrain model.model_name_or_path actor.model_name_or_path",
+			"micro_train_batch_size train.micro_batch_size", "train_batch_size train.batch_size",
+			"max_len data.max_len", "prompt_max_len", "generate_max_len rollout.max_new_tokens",
+			"zero_stage ds.zero_stage", "param_dtype ds.param_dtype",
+			"attn_implementation ds.attn_implementation", "lora_rank ds.lora.rank", "lora_alpha ds.lora.alpha",
+			"lora_dropout ds.lora.dropout",
+			"ring_attn_size ds.ring_attn_size", "ds_tensor_parallel_size ds.tensor_parallel_size", "optim actor.optim",
+			"ref_pretrain ref.model_name_or_path",
+			"actor_num_nodes actor.num_nodes", "actor_num_gpus_per_node actor.num_gpus_per_node",
+			"init_kl_coef algo.kl.init_coef",
+			"advantage_estimator algo.advantage.estimator", "vllm_num_engines vllm.num_engines",
+			"vllm_gpu_memory_utilization vllm.gpu_memory_utilization",
+			"teacher_model", "reward_pretrain reward.model_name_or_path", "critic_pretrain critic.model_name_or_path",
+			"remote_rm_url reward.remote_url",
+			"train_max_tokens_per_gpu train.max_tokens_per_gpu", "eval_dataset eval.dataset", "zpg ds.zpg",
+			"grad_accum_dtype ds.grad_accum_dtype"},
 		"list": {"target_modules ds.lora.target_modules"},
 	}
 }
@@ -95,7 +110,8 @@ func (o *openrlhf) parse() {
 		for _, names := range options {
 			spellings := strings.Fields(names)
 			for _, name := range spellings {
-				kinds[name] = map[string]argumentKind{"": wordArgument, "flag": boolArgument, "list": listArgument}[kind]
+				kinds[name] = map[string]argumentKind{"": wordArgument, "flag": boolArgument,
+					"list": listArgument}[kind]
 				flat[name] = spellings[0]
 			}
 		}
@@ -110,7 +126,9 @@ func (o *openrlhf) parse() {
 		o.dotted = true
 	}
 	o.r.args = map[string]argument{}
-	for name, a := range parseArguments(words, &grammar{options: kinds, abbreviations: true, origin: func(option string) string { return "command line " + option }}) {
+	for name, a := range parseArguments(words,
+		&grammar{options: kinds, abbreviations: true,
+			origin: func(option string) string { return "command line " + option }}) {
 		o.r.args[flat[name]] = a
 	}
 }
@@ -161,7 +179,8 @@ func (o *openrlhf) flag(name string) Setting[bool] {
 
 // workers: Ray starts the actor's processes.
 func (o *openrlhf) workers() {
-	o.r.job.Launcher.become(Setting[string]{Value: "ray", Known: true, Origin: "OpenRLHF starts its workers through Ray"})
+	o.r.job.Launcher.become(Setting[string]{Value: "ray", Known: true,
+		Origin: "OpenRLHF starts its workers through Ray"})
 	o.r.startsProcesses(o.size("actor_num_gpus_per_node", 8), o.size("actor_num_nodes", 1))
 }
 
@@ -185,7 +204,8 @@ func (o *openrlhf) task() {
 	case "dpo", "kto":
 		j.RefModel.Offer(true, task+" compares with a second copy of the model, also below adapters")
 	case "kd":
-		o.r.hold("teacher", o.word("teacher_model", ""), false, o.flag("teacher_offload").Value && o.size("zero_stage", 2).Value == 3)
+		o.r.hold("teacher", o.word("teacher_model", ""), false,
+			o.flag("teacher_offload").Value && o.size("zero_stage", 2).Value == 3)
 		j.RefModel.Offer(true, "distillation holds the teacher beside the model")
 	default:
 		j.RefModel.Offer(false, task+" has no reference model")
@@ -201,7 +221,9 @@ func (o *openrlhf) sequence() {
 	prompt, answer := o.size("prompt_max_len", 1024), o.size("generate_max_len", 1024)
 	if _, given := o.r.args["max_len"]; !given && o.program.task == "ppo" && !o.dotted {
 		if prompt.Known && answer.Known {
-			j.SeqLen.Offer(prompt.Value+answer.Value, fmt.Sprintf("prompt %d (%s) + answer %d (%s)", prompt.Value, prompt.Origin, answer.Value, answer.Origin))
+			j.SeqLen.Offer(prompt.Value+answer.Value,
+				fmt.Sprintf("prompt %d (%s) + answer %d (%s)", prompt.Value, prompt.Origin, answer.Value,
+					answer.Origin))
 		}
 		j.SeqLen.Unknown(prompt.Origin)
 	}
@@ -210,8 +232,8 @@ func (o *openrlhf) sequence() {
 	j.Packing.take(packing)
 }
 
-// precision: --bf16 until 0.9.1, --param_dtype with the default bf16 since 0.9.2. DeepSpeed keeps an fp32 copy of half-precision weights;
-// without a half precision it makes the weights fp32.
+// precision: --bf16 until 0.9.1, --param_dtype with the default bf16 since 0.9.2. DeepSpeed keeps an fp32 copy of
+// half-precision weights; without a half precision it makes the weights fp32.
 func (o *openrlhf) precision() {
 	j := o.r.job
 	dtype, origin := "", ""
@@ -232,14 +254,17 @@ func (o *openrlhf) precision() {
 	}
 	if dtype == "" {
 		for _, f := range []fact{&j.ParamDtype, &j.Precision, &j.MasterFP32} {
-			f.Unknown("no --bf16: OpenRLHF trains in fp32 then until 0.9.1, in bf16 since 0.9.2, and the version is not known; give --versions openrlhf=...")
+			f.Unknown("no --bf16: OpenRLHF trains in fp32 then until 0.9.1, in bf16 since 0.9.2, and the version is " +
+				"not known; give --versions openrlhf=...")
 		}
 		return
 	}
 	o.r.load.Offer(dtype, origin)
 	j.ParamDtype.Offer(dtype, origin)
 	j.Precision.Offer(dtype, origin)
-	j.MasterFP32.Offer(dtype != "fp32", map[bool]string{true: "DeepSpeed keeps an fp32 copy of half-precision weights", false: "the weights themselves are fp32"}[dtype != "fp32"])
+	j.MasterFP32.Offer(dtype != "fp32",
+		map[bool]string{true: "DeepSpeed keeps an fp32 copy of half-precision weights",
+			false: "the weights themselves are fp32"}[dtype != "fp32"])
 }
 
 // optimizer: DeepSpeed's CPU Adam with --adam_offload, its fused Adam otherwise (utils/deepspeed/deepspeed.py).
@@ -251,7 +276,8 @@ func (o *openrlhf) optimizer() {
 		j.Optimizer.Unknown(offload.Origin)
 		return
 	}
-	j.Offload.Offer(Offload{Optimizer: map[bool]string{true: "cpu", false: "none"}[offload.Value], Params: "none"}, offload.Origin)
+	j.Offload.Offer(Offload{Optimizer: map[bool]string{true: "cpu", false: "none"}[offload.Value], Params: "none"},
+		offload.Origin)
 	switch name := o.word("optim", "adam"); {
 	case name.Value == "muon":
 		j.Optimizer.Offer("muon", name.Origin)
@@ -265,7 +291,8 @@ func (o *openrlhf) optimizer() {
 func (o *openrlhf) adapter() {
 	p := &o.r.adapter
 	if four := o.flag("load_in_4bit"); four.Value {
-		o.r.job.Quant.Offer(&Quant{Method: "bnb", Bits: 4, Type: "nf4", Double: true, ComputeDtype: "bf16", Storage: "uint8"}, four.Origin)
+		o.r.job.Quant.Offer(&Quant{Method: "bnb", Bits: 4, Type: "nf4", Double: true, ComputeDtype: "bf16",
+			Storage: "uint8"}, four.Origin)
 	}
 	rank := o.size("lora_rank", 0)
 	if !rank.Known {
@@ -289,7 +316,8 @@ func (o *openrlhf) adapter() {
 	}
 }
 
-// memory: sharding, checkpointing, attention and loss. --flash_attn became --attn_implementation in 0.8.10; packing needs a flash kernel.
+// memory: sharding, checkpointing, attention and loss. --flash_attn became --attn_implementation in 0.8.10; packing
+// needs a flash kernel.
 func (o *openrlhf) memory() {
 	j := o.r.job
 	switch stage := o.size("zero_stage", 2); {
@@ -303,7 +331,8 @@ func (o *openrlhf) memory() {
 		o.r.unread(fmt.Errorf("%s is %d, need a stage from 0 to 3", stage.Origin, stage.Value))
 		j.Sharding.Unknown(stage.Origin + " is not a stage")
 	}
-	j.DeepSpeed.Offer(nil, "OpenRLHF makes DeepSpeed's configuration itself; buckets have DeepSpeed's own defaults") // "auto" is dropped (config_utils.py)
+	// "auto" is dropped (config_utils.py)
+	j.DeepSpeed.Offer(nil, "OpenRLHF makes DeepSpeed's configuration itself; buckets have DeepSpeed's own defaults")
 	for name, set := range map[string]*Setting[int]{"ds_tensor_parallel_size": &j.TP, "ring_attn_size": &j.CP} {
 		degree := o.size(name, 1)
 		if degree.Known && degree.Value == 0 {
@@ -339,7 +368,8 @@ func (o *openrlhf) memory() {
 	case known:
 		j.Attention.Offer("eager", o.origin+": no --flash_attn")
 	default:
-		j.Attention.Unknown("no --flash_attn: eager until OpenRLHF 0.8.9, flash_attention_2 since 0.8.10, and the version is not known; give --versions openrlhf=...")
+		j.Attention.Unknown("no --flash_attn: eager until OpenRLHF 0.8.9, flash_attention_2 since 0.8.10, and the " +
+			"version is not known; give --versions openrlhf=...")
 	}
 	if j.CP.Or(1) > 1 && !packing.Value {
 		o.refuse("AssertionError: packing_samples must be enabled when using ring attention", j.CP.Origin)
@@ -366,10 +396,12 @@ func (o *openrlhf) batch() {
 	case all == 0 || each == 0:
 		j.GradAccum.Unknown("global batch / (micro-batch x replicas), which are not all known")
 	case all%each != 0:
-		o.refuse(fmt.Sprintf("AssertionError: train_batch_size %d is not equal to micro_batch_per_gpu %d * gradient_acc_step * world_size %d", all, j.MicroBatch.Value, world), global.Origin)
+		o.refuse(fmt.Sprintf("AssertionError: train_batch_size %d is not equal to micro_batch_per_gpu %d * "+
+			"gradient_acc_step * world_size %d", all, j.MicroBatch.Value, world), global.Origin)
 		j.GradAccum.Unknown("the batch sizes contradict each other")
 	default:
-		j.GradAccum.Offer(all/each, fmt.Sprintf("global batch %d / (micro-batch %d x %d replicas)", global.Value, j.MicroBatch.Value, world/model))
+		j.GradAccum.Offer(all/each, fmt.Sprintf("global batch %d / (micro-batch %d x %d replicas)", global.Value,
+			j.MicroBatch.Value, world/model))
 	}
 }
 
@@ -386,7 +418,8 @@ func (o *openrlhf) dynamicBatch(origin string) {
 	j := o.r.job
 	tokens := o.size("train_max_tokens_per_gpu", 16192)
 	if tokens.Known && j.SeqLen.Known && j.SeqLen.Value > 0 {
-		j.MicroBatch.Offer(max(tokens.Value/j.SeqLen.Value, 1), fmt.Sprintf("%s: up to %d tokens (%s), so many rows of full length", origin, tokens.Value, tokens.Origin))
+		j.MicroBatch.Offer(max(tokens.Value/j.SeqLen.Value, 1),
+			fmt.Sprintf("%s: up to %d tokens (%s), so many rows of full length", origin, tokens.Value, tokens.Origin))
 	}
 	j.MicroBatch.Unknown(origin + ": the number of rows follows from their tokens")
 	j.GradAccum.Unknown(origin + ": the number of micro-batches follows from the lengths")

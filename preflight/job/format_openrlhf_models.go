@@ -7,7 +7,8 @@ func (o *openrlhf) reference() {
 	ref := &o.r.job.RefModel
 	weight := o.word("init_kl_coef", "0.01")
 	// train_ppo, until 0.6, holds all models in each of its processes.
-	together := o.flag("colocate_all_models").Value || o.flag("colocate_actor_ref").Value || o.program.name == "train_ppo"
+	together := o.flag("colocate_all_models").Value || o.flag("colocate_actor_ref").Value ||
+		o.program.name == "train_ppo"
 	o.judges(o.flag("colocate_all_models").Value || o.program.name == "train_ppo")
 	switch {
 	case isZero(weight.Value):
@@ -19,8 +20,8 @@ func (o *openrlhf) reference() {
 	}
 }
 
-// judges are the reward model and the critic, on GPUs of their own unless all models are together. A critic is there for gae alone, and begins as the
-// reward model, else as the actor (openrlhf/cli/train_ppo_ray.py).
+// judges are the reward model and the critic, on GPUs of their own unless all models are together. A critic is there
+// for gae alone, and begins as the reward model, else as the actor (openrlhf/cli/train_ppo_ray.py).
 func (o *openrlhf) judges(together bool) {
 	if !together {
 		o.r.holdsNoOther("reward model and critic have GPUs of their own: no --colocate_all_models")
@@ -44,8 +45,8 @@ func (o *openrlhf) judges(together bool) {
 	o.r.holdsNoOther("neither a reward model nor a critic")
 }
 
-// inference: vLLM's engines share the GPUs only with --colocate_all_models; with --vllm_enable_sleep their memory is free while the
-// model is trained.
+// inference: vLLM's engines share the GPUs only with --colocate_all_models; with --vllm_enable_sleep their memory is
+// free while the model is trained.
 func (o *openrlhf) inference() {
 	share := &o.r.job.InferenceShare
 	together, sleeps := o.flag("colocate_all_models"), o.flag("vllm_enable_sleep")

@@ -13,8 +13,8 @@ import (
 	"oomguard/preflight/optim"
 )
 
-// torchtitan with TOML files (until February 2026, v0.2.2: torchtitan/config/job_config.py, config/manager.py, train.py,
-// distributed/parallel_dims.py). Older spellings are those of v0.1.0 and of its config_manager.py of 2024.
+// torchtitan with TOML files (until February 2026, v0.2.2: torchtitan/config/job_config.py, config/manager.py,
+// train.py, distributed/parallel_dims.py). Older spellings are those of v0.1.0 and of its config_manager.py of 2024.
 
 const titanModule = "-m torchtitan.train"
 
@@ -32,11 +32,13 @@ func recogniseTorchtitan(r *reader) (family, bool) {
 	return family{}, false
 }
 
-// titanScript is what torchtitan's run_train.sh starts, which takes the number of processes and the configuration from the environment
-// (run_train.sh of v0.2.2 and of August 2026; run_llama_train.sh in 2024); nil when the environment names no configuration.
+// titanScript is what torchtitan's run_train.sh starts, which takes the number of processes and the configuration from
+// the environment (run_train.sh of v0.2.2 and of August 2026; run_llama_train.sh in 2024); nil when the environment
+// names no configuration.
 func (r *reader) titanScript(name string) []string {
 	file, module, config := r.getenv("CONFIG_FILE"), r.getenv("MODULE"), r.getenv("CONFIG")
-	words := []string{"torchrun", "--nproc_per_node=" + cmp.Or(r.getenv("NGPU"), "8"), "--rdzv_backend", "c10d", "--rdzv_endpoint=localhost:0"}
+	words := []string{"torchrun", "--nproc_per_node=" + cmp.Or(r.getenv("NGPU"), "8"), "--rdzv_backend", "c10d",
+		"--rdzv_endpoint=localhost:0"}
 	switch {
 	case name == "run_llama_train.sh" && file != "":
 		return append(words, "train.py", "--job.config_file", file)
@@ -45,7 +47,8 @@ func (r *reader) titanScript(name string) []string {
 	case file != "":
 		return append(words, "-m", "torchtitan.train", "--job.config_file", file)
 	}
-	return append(words, "-m", "torchtitan.train", "--module", cmp.Or(module, "llama3"), "--config", cmp.Or(config, "llama3_debugmodel"))
+	return append(words, "-m", "torchtitan.train", "--module", cmp.Or(module, "llama3"), "--config",
+		cmp.Or(config, "llama3_debugmodel"))
 }
 
 func (r *reader) readTorchtitan() {
@@ -71,7 +74,8 @@ func (r *reader) readTorchtitan() {
 // A titanArgument is one option of torchtitan's command line.
 type titanArgument struct{ path, text, word string }
 
-// titanArguments splits --section.key value in the grammar of tyro: dashes or underscores, =, lists of several words, --x.flag and
+// titanArguments splits --section.key value in the grammar of tyro: dashes or underscores, =, lists of several words,
+// --x.flag and
 // --x.no-flag.
 func titanArguments(words []string) []titanArgument {
 	var list []titanArgument
@@ -83,7 +87,8 @@ func titanArguments(words []string) []titanArgument {
 		}
 		a := titanArgument{path: strings.ReplaceAll(name, "-", "_"), text: text, word: words[i]}
 		var values []string
-		for !attached && i+1 < len(words) && !strings.HasPrefix(words[i+1], "--") && (len(values) == 0 || !shell.Several(words[i+1])) {
+		for !attached && i+1 < len(words) && !strings.HasPrefix(words[i+1], "--") &&
+			(len(values) == 0 || !shell.Several(words[i+1])) {
 			i++
 			values = append(values, words[i])
 		}
@@ -105,7 +110,8 @@ func titanArguments(words []string) []titanArgument {
 	return list
 }
 
-// titanOverrides lays the command line over a configuration. Where the file has an older spelling of a key the newer one is found first.
+// titanOverrides lays the command line over a configuration. Where the file has an older spelling of a key the newer
+// one is found first.
 func (r *reader) titanOverrides(doc *document.Node, arguments []titanArgument) {
 	for _, a := range arguments {
 		if err := document.Set(doc, a.path, a.text, "command line "+a.word); err != nil {
@@ -141,7 +147,8 @@ type titanMesh struct{ replicate, shard, tp, pp, cp int }
 
 func (m titanMesh) fsdp() bool { return m.shard > 1 || m.cp > 1 }
 
-// titanMesh reads the degrees and checks them; ok is false when they are not known or do not fit, which is then recorded.
+// titanMesh reads the degrees and checks them; ok is false when they are not known or do not fit, which is then
+// recorded.
 func (r *reader) titanMesh(c *configuration) (m titanMesh, ok bool) {
 	j := r.job
 	j.TP.take(c.size(1, "parallelism.tensor_parallel_degree", "training.tensor_parallel_degree"))
@@ -163,8 +170,11 @@ func (r *reader) titanMesh(c *configuration) (m titanMesh, ok bool) {
 		m.shard = world / others
 	}
 	if m.shard < 1 || product(m.shard, others) != world {
-		r.fail(fmt.Sprintf("AssertionError: Invalid parallel dims: dp_replicate(%d) * dp_shard(%d) * cp(%d) * tp(%d) * pp(%d) != WORLD_SIZE(%d)",
-			m.replicate, m.shard, m.cp, m.tp, m.pp, world), c.originOf("parallelism.data_parallel_shard_degree", "parallelism.data_parallel_replicate_degree", "parallelism.tensor_parallel_degree"))
+		r.fail(fmt.Sprintf("AssertionError: Invalid parallel dims: dp_replicate(%d) * dp_shard(%d) * cp(%d) * "+
+			"tp(%d) * pp(%d) != WORLD_SIZE(%d)",
+			m.replicate, m.shard, m.cp, m.tp, m.pp, world),
+			c.originOf("parallelism.data_parallel_shard_degree", "parallelism.data_parallel_replicate_degree",
+				"parallelism.tensor_parallel_degree"))
 		return m, false
 	}
 	r.titanExperts(c, m)
@@ -181,12 +191,14 @@ func (r *reader) titanExperts(c *configuration, m titanMesh) {
 	case etp.Value != 1 && etp.Value != m.tp:
 		r.fail("AssertionError: Currently we only support ETP=TP or ETP=1", etp.Origin)
 	case ranks%product(etp.Value, ep.Value) != 0:
-		r.fail(fmt.Sprintf("AssertionError: expert parallelism over %d x %d ranks does not divide dp_shard(%d) * cp(%d) * tp(%d)", ep.Value, etp.Value, m.shard, m.cp, m.tp), ep.Origin)
+		r.fail(fmt.Sprintf("AssertionError: expert parallelism over %d x %d ranks does not divide dp_shard(%d) * "+
+			"cp(%d) * tp(%d)", ep.Value, etp.Value, m.shard, m.cp, m.tp), ep.Origin)
 	}
 }
 
-// titanSharding decides sharding and precision, which depend on the mesh: FSDP computes in mixed precision itself, autocast does on one
-// GPU and with DDP, and nothing does with tensor or pipeline parallelism alone (distributed/utils.py, maybe_enable_amp).
+// titanSharding decides sharding and precision, which depend on the mesh: FSDP computes in mixed precision itself,
+// autocast does on one GPU and with DDP, and nothing does with tensor or pipeline parallelism alone
+// (distributed/utils.py, maybe_enable_amp).
 func (r *reader) titanSharding(c *configuration, m titanMesh, ok bool) {
 	j := r.job
 	dtype := titanDtype(c.word("float32", "training.dtype"))
@@ -203,18 +215,21 @@ func (r *reader) titanSharding(c *configuration, m titanMesh, ok bool) {
 	if m.fsdp() || m.tp == 1 && m.pp == 1 {
 		j.Precision.take(mixed)
 	} else {
-		j.Precision.Offer(dtype.Value, "mixed precision is not applied with tensor or pipeline parallelism without FSDP: "+dtype.Origin)
+		j.Precision.Offer(dtype.Value, "mixed precision is not applied with tensor or pipeline parallelism without "+
+			"FSDP: "+dtype.Origin)
 	}
 	keeps := c.word("default", "parallelism.fsdp_reshard_after_forward")
 	reshard := keeps.Value == "always" || keeps.Value == "default" && m.pp == 1
 	name := shardingName(m.shard*m.cp, m.replicate, reshard)
-	j.Sharding.Offer(name, fmt.Sprintf("dp_shard %d, dp_replicate %d, cp %d; fsdp_reshard_after_forward %s (%s)", m.shard, m.replicate, m.cp, keeps.Value, keeps.Origin))
+	j.Sharding.Offer(name, fmt.Sprintf("dp_shard %d, dp_replicate %d, cp %d; fsdp_reshard_after_forward %s (%s)",
+		m.shard, m.replicate, m.cp, keeps.Value, keeps.Origin))
 	switch {
 	case strings.HasPrefix(name, "fsdp"):
 		j.FSDPVersion.Offer(2, "torchtitan shards with fully_shard")
 		j.FSDPWrap.Offer("layers", "torchtitan shards each block")
 	case name == "ddp" && m.tp*m.pp > 1:
-		r.fail("RuntimeError: DDP has not supported > 1D parallelism; shard the data-parallel ranks instead", c.originOf("parallelism.data_parallel_replicate_degree"))
+		r.fail("RuntimeError: DDP has not supported > 1D parallelism; shard the data-parallel ranks instead",
+			c.originOf("parallelism.data_parallel_replicate_degree"))
 	}
 	if cpu := c.flag(false, "training.enable_cpu_offload"); cpu.Value {
 		j.Offload.Offer(Offload{Optimizer: "cpu", Params: "cpu"}, cpu.Origin)
@@ -245,7 +260,8 @@ func (r *reader) titanNarrow(c *configuration) Setting[string] {
 	return Setting[string]{}
 }
 
-// titanBatch: the file gives rows of a rank and of all; accumulation follows. A pipeline works on its rows in smaller micro-batches.
+// titanBatch: the file gives rows of a rank and of all; accumulation follows. A pipeline works on its rows in smaller
+// micro-batches.
 func (r *reader) titanBatch(c *configuration, m titanMesh, ok bool) {
 	j := r.job
 	length := c.size(2048, "training.seq_len")
@@ -258,22 +274,29 @@ func (r *reader) titanBatch(c *configuration, m titanMesh, ok bool) {
 		return
 	}
 	if divisor := product(2, m.tp, m.cp); length.Known && divisor > 0 && length.Value%divisor != 0 {
-		r.fail(fmt.Sprintf("AssertionError: Sequence length %d must be divisible by the product of TP degree (%d) and 2 * CP degree (%d)", length.Value, m.tp, m.cp), length.Origin)
+		r.fail(fmt.Sprintf("AssertionError: Sequence length %d must be divisible by the product of TP degree (%d) "+
+			"and 2 * CP degree (%d)", length.Value, m.tp, m.cp), length.Origin)
 	}
 	accum, origin := 1, "default of "+r.installed("torchtitan")+": global_batch_size is what all ranks take at once"
 	if each := product(local.Value, m.replicate, m.shard); global.Value > 0 && each > 0 {
-		accum, origin = global.Value/each, fmt.Sprintf("%s: %d rows / (%d x %d data-parallel ranks)", global.Origin, global.Value, local.Value, m.replicate*m.shard)
+		accum, origin = global.Value/each,
+			fmt.Sprintf("%s: %d rows / (%d x %d data-parallel ranks)", global.Origin, global.Value, local.Value,
+				m.replicate*m.shard)
 		if global.Value%each != 0 {
-			r.fail(fmt.Sprintf("AssertionError: global batch size must be multiple of local batch size times data-parallel degree (%d %% (%d * %d) != 0)",
+			r.fail(fmt.Sprintf("AssertionError: global batch size must be multiple of local batch size times "+
+				"data-parallel degree (%d %% (%d * %d) != 0)",
 				global.Value, local.Value, m.replicate*m.shard), global.Origin)
 			j.GradAccum.Unknown("the batch sizes contradict each other")
 			return
 		}
 	}
 	if m.pp > 1 {
-		rows := c.size(1, "parallelism.pipeline_parallel_microbatch_size", "experimental.pipeline_parallel_microbatch_size")
-		const parts = "experimental.pipeline_parallel_microbatches" // in 2024: their number, by default that of the stages
-		if old := c.find("experimental.pipeline_parallel_degree") != nil && c.find("experimental.pipeline_parallel_microbatch_size") == nil; old || c.find(parts) != nil {
+		rows := c.size(1, "parallelism.pipeline_parallel_microbatch_size",
+			"experimental.pipeline_parallel_microbatch_size")
+		// in 2024: their number, by default that of the stages
+		const parts = "experimental.pipeline_parallel_microbatches"
+		if old := c.find("experimental.pipeline_parallel_degree") != nil &&
+			c.find("experimental.pipeline_parallel_microbatch_size") == nil; old || c.find(parts) != nil {
 			rows = c.size(m.pp, parts)
 			rows.Value = max(1, local.Value/max(1, rows.Value))
 		}
@@ -301,14 +324,17 @@ func (r *reader) titanValidation(c *configuration) {
 func (r *reader) titanOptimizer(c *configuration) {
 	name := c.word("AdamW", "optimizer.name")
 	if name.Known && name.Value != "AdamW" && name.Value != "Adam" {
-		r.job.Optimizer.Unknown(name.Origin + " names the optimizer " + name.Value + ", which is not known here; give --optimizer")
+		r.job.Optimizer.Unknown(name.Origin + " names the optimizer " + name.Value +
+			", which is not known here; give --optimizer")
 		return
 	}
 	how := c.word("fused", "optimizer.implementation")
 	if old := c.find("optimizer.fused"); old != nil { // 2024: a flag, off by default
-		how = Setting[string]{Value: map[bool]string{true: "fused", false: "foreach"}[c.flag(false, "optimizer.fused").Value], Known: true, Origin: old.Origin()}
+		how = Setting[string]{Value: map[bool]string{true: "fused",
+			false: "foreach"}[c.flag(false, "optimizer.fused").Value], Known: true, Origin: old.Origin()}
 	}
-	if o, known := optim.Find("torch.optim."+name.Value, optim.Class); known && containsWord("fused foreach for-loop", how.Value) {
+	if o, known := optim.Find("torch.optim."+name.Value, optim.Class); known &&
+		containsWord("fused foreach for-loop", how.Value) {
 		if how.Value != "foreach" {
 			o = o.In(map[string]optim.Form{"fused": optim.Fused, "for-loop": optim.Loop}[how.Value])
 		}
@@ -318,9 +344,11 @@ func (r *reader) titanOptimizer(c *configuration) {
 	r.job.Compile.take(c.flag(false, "compile.enable", "training.compile")) // the older name up to v0.1.0
 }
 
-// titanCheckpointing: selective every second block unless something else is said (distributed/activation_checkpoint.py).
+// titanCheckpointing: selective every second block unless something else is said
+// (distributed/activation_checkpoint.py).
 func (r *reader) titanCheckpointing(c *configuration) {
-	mode, option := c.word("selective", "activation_checkpoint.mode"), c.word("2", "activation_checkpoint.selective_ac_option")
+	mode, option := c.word("selective", "activation_checkpoint.mode"),
+		c.word("2", "activation_checkpoint.selective_ac_option")
 	checkpointing := &r.job.Checkpointing
 	switch n, err := strconv.Atoi(option.Value); {
 	case !mode.Known:
@@ -328,42 +356,53 @@ func (r *reader) titanCheckpointing(c *configuration) {
 	case mode.Value == "full", mode.Value == "none":
 		checkpointing.Offer(mode.Value, mode.Origin)
 	case mode.Value == "memory_budget":
-		checkpointing.Unknown("the compiler chooses what it keeps within activation_checkpoint.memory_budget (" + mode.Origin + ")")
+		checkpointing.Unknown("the compiler chooses what it keeps within activation_checkpoint.memory_budget (" +
+			mode.Origin + ")")
 	case mode.Value != "selective":
-		r.fail("ValueError: Invalid AC mode: "+mode.Value+". Valid modes: full, selective, memory_budget, none", mode.Origin)
+		r.fail("ValueError: Invalid AC mode: "+mode.Value+". Valid modes: full, selective, memory_budget, none",
+			mode.Origin)
 	case option.Value == "op":
 		checkpointing.Offer("selective", option.Origin+": an operation at a time")
 	case err == nil && n > 0:
 		checkpointing.Offer("selective:"+option.Value, option.Origin)
 	default:
-		r.fail("ValueError: Invalid selective AC option: "+option.Value+". Valid options: 'op' or a positive int representing layer frequency", option.Origin)
+		r.fail("ValueError: Invalid selective AC option: "+option.Value+
+			". Valid options: 'op' or a positive int representing layer frequency", option.Origin)
 	}
 }
 
-// titanHubNames maps torchtitan's families and flavours to public models of the same architecture (torchtitan/models/*/__init__.py).
+// titanHubNames maps torchtitan's families and flavours to public models of the same architecture
+// (torchtitan/models/*/__init__.py).
 func titanHubNames() map[string]string {
 	return map[string]string{
-		"llama3 8b": "meta-llama/Llama-3.1-8B", "llama3 70b": "meta-llama/Llama-3.1-70B", "llama3 405b": "meta-llama/Llama-3.1-405B",
-		"llama2 7b": "meta-llama/Llama-2-7b-hf", "llama2 13b": "meta-llama/Llama-2-13b-hf", "llama2 70b": "meta-llama/Llama-2-70b-hf",
-		"qwen3 0.6b": "Qwen/Qwen3-0.6B", "qwen3 1.7b": "Qwen/Qwen3-1.7B", "qwen3 4b": "Qwen/Qwen3-4B", "qwen3 8b": "Qwen/Qwen3-8B",
-		"qwen3 14b": "Qwen/Qwen3-14B", "qwen3 32b": "Qwen/Qwen3-32B", "qwen3 30b-a3b": "Qwen/Qwen3-30B-A3B", "qwen3 235b-a22b": "Qwen/Qwen3-235B-A22B",
+		"llama3 8b": "meta-llama/Llama-3.1-8B", "llama3 70b": "meta-llama/Llama-3.1-70B",
+		"llama3 405b": "meta-llama/Llama-3.1-405B",
+		"llama2 7b":   "meta-llama/Llama-2-7b-hf", "llama2 13b": "meta-llama/Llama-2-13b-hf",
+		"llama2 70b": "meta-llama/Llama-2-70b-hf",
+		"qwen3 0.6b": "Qwen/Qwen3-0.6B", "qwen3 1.7b": "Qwen/Qwen3-1.7B", "qwen3 4b": "Qwen/Qwen3-4B",
+		"qwen3 8b":  "Qwen/Qwen3-8B",
+		"qwen3 14b": "Qwen/Qwen3-14B", "qwen3 32b": "Qwen/Qwen3-32B", "qwen3 30b-a3b": "Qwen/Qwen3-30B-A3B",
+		"qwen3 235b-a22b": "Qwen/Qwen3-235B-A22B",
 		"deepseek_v3 16b": "deepseek-ai/DeepSeek-V2-Lite", "deepseek_v3 671b": "deepseek-ai/DeepSeek-V3",
 	}
 }
 
-// titanModel names the model by family and flavour, whose sizes stand in torchtitan's code. Flavours for other attention end in _flex or
-// _varlen; the larger DeepSeek and all gpt-oss models use flex_attention.
+// titanModel names the model by family and flavour, whose sizes stand in torchtitan's code. Flavours for other
+// attention end in _flex or _varlen; the larger DeepSeek and all gpt-oss models use flex_attention.
 func (r *reader) titanModel(c *configuration) {
 	name, flavour := c.word("llama3", "model.name"), c.word("debugmodel", "model.flavor")
 	own := r.job.Model.Known // --model
-	offerParts(&r.job.Model, map[string]string{"family": name.Value, "flavor": flavour.Value}, c.originOf("model.flavor", "model.name"))
+	offerParts(&r.job.Model, map[string]string{"family": name.Value, "flavor": flavour.Value},
+		c.originOf("model.flavor", "model.name"))
 	size, kind := flavour.Value, "sdpa"
-	for suffix, attention := range map[string]string{"_flex": "flex_attention", "_flex_attn": "flex_attention", "_varlen": "flash_attention_2", "_varlen_attn": "flash_attention_2"} {
+	for suffix, attention := range map[string]string{"_flex": "flex_attention", "_flex_attn": "flex_attention",
+		"_varlen": "flash_attention_2", "_varlen_attn": "flash_attention_2"} {
 		if before, found := strings.CutSuffix(flavour.Value, suffix); found {
 			size, kind = before, attention
 		}
 	}
-	flex := name.Value == "deepseek_v3" && size != "debugmodel" || name.Value == "gpt_oss" || strings.HasSuffix(size, "_irope")
+	flex := name.Value == "deepseek_v3" && size != "debugmodel" || name.Value == "gpt_oss" ||
+		strings.HasSuffix(size, "_irope")
 	if flex || c.flag(false, "model.use_flex_attn").Value {
 		kind = "flex_attention"
 	}

@@ -11,8 +11,9 @@ import (
 	"oomguard/preflight/job/python"
 )
 
-// torchtitan since February 2026: --module names a Python module and --config a function of its config_registry.py, which returns the
-// configuration (torchtitan/config/manager.py). The function is read as text; its calls become the sections and keys of the files before.
+// torchtitan since February 2026: --module names a Python module and --config a function of its config_registry.py,
+// which returns the configuration (torchtitan/config/manager.py). The function is read as text; its calls become the
+// sections and keys of the files before.
 
 // A titanRegistry is one config_registry.py.
 type titanRegistry struct {
@@ -38,16 +39,19 @@ func (r *reader) readTitanRegistry(arguments []titanArgument) {
 		}
 	}
 	if chosen["config"] == "" {
-		r.fail("ValueError: --config is required. Example: --module llama3 --config llama3_debugmodel", "command line --module")
+		r.fail("ValueError: --config is required. Example: --module llama3 --config llama3_debugmodel",
+			"command line --module")
 	}
 	g := r.titanRegistry(chosen["module"])
 	if g == nil {
-		r.lost("the configurations of --module " + chosen["module"] + " are not on this machine; give the settings as flags")
+		r.lost("the configurations of --module " + chosen["module"] +
+			" are not on this machine; give the settings as flags")
 		return
 	}
 	fn := g.file.Function(chosen["config"])
 	if fn == nil {
-		r.fail(fmt.Sprintf("ValueError: Config function '%s' not found in %s", chosen["config"], g.file.Name), "command line --config")
+		r.fail(fmt.Sprintf("ValueError: Config function '%s' not found in %s", chosen["config"], g.file.Name),
+			"command line --config")
 		r.lost(fmt.Sprintf("%s has no function %s", g.file.Name, chosen["config"]))
 		return
 	}
@@ -57,7 +61,8 @@ func (r *reader) readTitanRegistry(arguments []titanArgument) {
 	c := &configuration{r: r, doc: doc, fallback: "default of " + r.installed("torchtitan")}
 	r.titanTokens(c)
 	r.titanClasses(c)
-	r.job.Attention.Withhold("model_registry chooses the attention of " + c.word("", "model.flavor").Value + "; give --attention")
+	r.job.Attention.Withhold("model_registry chooses the attention of " + c.word("", "model.flavor").Value +
+		"; give --attention")
 	r.titanSettings(c)
 }
 
@@ -67,9 +72,11 @@ func (r *reader) titanRegistry(module string) *titanRegistry {
 	var candidates []string
 	for _, folder := range append(r.moduleFolders(), sitePackages(r.job.Interpreter)...) {
 		if !strings.Contains(module, ".") {
-			candidates = append(candidates, filepath.Join(folder, "torchtitan/models", parts, "config_registry.py"), filepath.Join(folder, "torchtitan/experiments", parts, "config_registry.py"))
+			candidates = append(candidates, filepath.Join(folder, "torchtitan/models", parts, "config_registry.py"),
+				filepath.Join(folder, "torchtitan/experiments", parts, "config_registry.py"))
 		}
-		candidates = append(candidates, filepath.Join(folder, parts, "config_registry.py"), filepath.Join(folder, parts+".py"), filepath.Join(folder, parts, "__init__.py"))
+		candidates = append(candidates, filepath.Join(folder, parts, "config_registry.py"),
+			filepath.Join(folder, parts+".py"), filepath.Join(folder, parts, "__init__.py"))
 	}
 	for _, file := range candidates {
 		if !isFile(r.path(file)) {
@@ -91,7 +98,8 @@ func (r *reader) titanRegistry(module string) *titanRegistry {
 // maxConfigurations bounds how many functions may build on each other.
 const maxConfigurations = 10
 
-// build adds what a function returns to the document: a call of Trainer.Config, or another function's configuration that it changes.
+// build adds what a function returns to the document: a call of Trainer.Config, or another function's configuration
+// that it changes.
 func (g *titanRegistry) build(doc *document.Node, fn *python.Function, depth int) {
 	if len(fn.Returns) == 0 || depth > maxConfigurations {
 		return
@@ -112,14 +120,15 @@ func (g *titanRegistry) build(doc *document.Node, fn *python.Function, depth int
 		return
 	}
 	for _, a := range g.file.Assignments {
-		if path, inside := strings.CutPrefix(a.Target, returned.Text+"."); inside && a.Scope == fn.Name && a.Key == nil {
+		if path, inside := strings.CutPrefix(a.Target, returned.Text+"."); inside && a.Scope == fn.Name &&
+			a.Key == nil {
 			g.put(doc, path, a.Value, a.Place)
 		}
 	}
 }
 
-// sections turns the keywords of a Config call into the keys of a section; path is where it stands in the configuration, "" for the
-// whole.
+// sections turns the keywords of a Config call into the keys of a section; path is where it stands in the
+// configuration, "" for the whole.
 func (g *titanRegistry) sections(doc *document.Node, c *python.Call, path string) {
 	g.file.scope.Arguments(c).Each(
 		func(name string, value *python.Expr) { g.put(doc, name, value, c.Place) },
@@ -128,7 +137,8 @@ func (g *titanRegistry) sections(doc *document.Node, c *python.Call, path string
 		})
 }
 
-// put stores one value under its path. Calls become sections that remember their class; what is not decided is withheld.
+// put stores one value under its path. Calls become sections that remember their class; what is not decided is
+// withheld.
 func (g *titanRegistry) put(doc *document.Node, path string, e *python.Expr, at python.Place) {
 	value := g.file.scope.Resolve(e, at)
 	if value.Kind == python.Invoke {
@@ -187,16 +197,18 @@ func (g *titanRegistry) call(c *python.Call) foundCall { return foundCall{c, g.f
 // attention is the kernel that model_registry is told to use.
 func (g *titanRegistry) attention(c *python.Call) {
 	word, _, _ := g.call(c).keyword("attn_backend").literal(withhold("give --attention", &g.r.job.Attention))
-	kernels := map[string]string{"sdpa": "sdpa", "flex": "flex_attention", "flex_flash": "flex_attention", "varlen": "flash_attention_2"}
+	kernels := map[string]string{"sdpa": "sdpa", "flex": "flex_attention", "flex_flash": "flex_attention",
+		"varlen": "flash_attention_2"}
 	if kernel := kernels[word]; kernel != "" {
 		g.r.job.Attention.Offer(kernel, g.file.at(c.Line)+" attn_backend "+word)
 	}
 }
 
-// converters lists the classes that change the model: Float8LinearConverter is float8. They stand in a section of the configuration at
-// first, and in the call of model_registry since the summer of 2026.
+// converters lists the classes that change the model: Float8LinearConverter is float8. They stand in a section of the
+// configuration at first, and in the call of model_registry since the summer of 2026.
 func (g *titanRegistry) converters(section *document.Node, c *python.Call) {
-	list := g.call(c).keyword("converters").value(withhold("give --method and --lora-r", &g.r.job.Method, &g.r.job.LoRA))
+	list := g.call(c).keyword("converters").value(withhold("give --method and --lora-r", &g.r.job.Method,
+		&g.r.job.LoRA))
 	if list == nil {
 		return
 	}
@@ -212,7 +224,8 @@ func (g *titanRegistry) converters(section *document.Node, c *python.Call) {
 			}
 		}
 		if strings.HasPrefix(class, "LoRA") {
-			why := g.file.at(item.Line) + ": which modules get adapters is not read from a converter; give --method and --lora-r"
+			why := g.file.at(item.Line) + ": which modules get adapters is not read from a converter; give --method " +
+				"and --lora-r"
 			g.r.job.Method.Withhold(why)
 			g.r.job.LoRA.Withhold(why)
 		}
@@ -226,9 +239,12 @@ func (g *titanRegistry) converters(section *document.Node, c *python.Call) {
 func (g *titanRegistry) withhold(path, why string) {
 	j := g.r.job
 	for prefix, facts := range map[string][]fact{
-		"training.local_batch_size": {&j.MicroBatch, &j.GradAccum}, "training.global_batch_size": {&j.GradAccum}, "training.seq_len": {&j.SeqLen},
-		"training.max_context_length": {&j.SeqLen}, "training.num_tokens": {&j.MicroBatch, &j.GradAccum}, "training.dtype": {&j.ParamDtype, &j.Precision},
-		"parallelism": {&j.Sharding, &j.TP, &j.PP, &j.CP, &j.EP}, "activation_checkpoint": {&j.Checkpointing}, "optimizer": {&j.Optimizer}, "loss": {&j.FusedLoss},
+		"training.local_batch_size": {&j.MicroBatch, &j.GradAccum}, "training.global_batch_size": {&j.GradAccum},
+		"training.seq_len":            {&j.SeqLen},
+		"training.max_context_length": {&j.SeqLen}, "training.num_tokens": {&j.MicroBatch, &j.GradAccum},
+		"training.dtype": {&j.ParamDtype, &j.Precision},
+		"parallelism":    {&j.Sharding, &j.TP, &j.PP, &j.CP, &j.EP}, "activation_checkpoint": {&j.Checkpointing},
+		"optimizer": {&j.Optimizer}, "loss": {&j.FusedLoss},
 		"model_spec": {&j.Model}, "training.mixed_precision_param": {&j.Precision},
 	} {
 		if path == "" || strings.HasPrefix(path, prefix) || strings.HasPrefix(prefix, path+".") {
@@ -246,7 +262,8 @@ func (r *reader) titanTokens(c *configuration) {
 	length := c.find("training.max_context_length")
 	if length == nil && c.find(each, step) == nil {
 		if c.find("training.local_batch_size", "training.seq_len") == nil {
-			j.MicroBatch.Withhold("neither rows nor tokens are given, and the default changed between releases; give --micro-batch")
+			j.MicroBatch.Withhold("neither rows nor tokens are given, and the default changed between releases; " +
+				"give --micro-batch")
 		}
 		return
 	}
@@ -256,13 +273,16 @@ func (r *reader) titanTokens(c *configuration) {
 		}
 	}
 	tokens, all := c.size(16384, each), c.number(-1, step)
-	why := fmt.Sprintf("configured in tokens: num_tokens_per_microbatch_per_dp_rank %d (%s)", tokens.Value, tokens.Origin)
+	why := fmt.Sprintf("configured in tokens: num_tokens_per_microbatch_per_dp_rank %d (%s)", tokens.Value,
+		tokens.Origin)
 	if rows := c.size(2048, "training.max_context_length"); rows.Known && tokens.Known && tokens.Value%rows.Value == 0 {
-		why += fmt.Sprintf(", as many as %d rows of %d; give --micro-batch %d", tokens.Value/rows.Value, rows.Value, tokens.Value/rows.Value)
+		why += fmt.Sprintf(", as many as %d rows of %d; give --micro-batch %d", tokens.Value/rows.Value, rows.Value,
+			tokens.Value/rows.Value)
 	}
 	j.MicroBatch.Withhold(why)
 	if all.Known && all.Value > 0 {
-		j.GradAccum.Withhold(fmt.Sprintf("%s: %d tokens a step over the data-parallel ranks; give --grad-accum", all.Origin, all.Value))
+		j.GradAccum.Withhold(fmt.Sprintf("%s: %d tokens a step over the data-parallel ranks; give --grad-accum",
+			all.Origin, all.Value))
 	}
 }
 
@@ -283,7 +303,8 @@ func (r *reader) titanClasses(c *configuration) {
 			j.Checkpointing.Offer("none", n.Origin())
 		}
 		j.Checkpointing.Offer("selective", c.fallback)
-	case c.word("", "activation_checkpoint.mode").Value == "selective" && c.find("activation_checkpoint.selective_ac_option") == nil:
+	case c.word("", "activation_checkpoint.mode").Value == "selective" &&
+		c.find("activation_checkpoint.selective_ac_option") == nil:
 		j.Checkpointing.Offer("selective", c.originOf("activation_checkpoint.mode"))
 	}
 	loss := c.word("", "loss._class")

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// titanRegistryText has the shapes of torchtitan's own registries of the spring of 2026 (torchtitan/models/llama3/config_registry.py).
+// titanRegistryText has the shapes of torchtitan's own registries of the spring of 2026
+// (torchtitan/models/llama3/config_registry.py).
 const titanRegistryText = `from torchtitan.components.optimizer import OptimizersContainer, OptimizersInBackwardContainer
 from torchtitan.components.lora import LoRAConverter
 from torchtitan.components.quantization import MXFP8LinearConverter
@@ -62,20 +63,30 @@ func TestTitanRegistry(t *testing.T) {
 		want  map[string]string
 		fails string
 	}{
-		{"--config base", map[string]string{"framework": "torchtitan", "model": `{"family":"llama3","flavor":"8B"}`, "model_params": "8030261248", "micro_batch": "2 @ exp/config_registry.py:15", "seq_len": "4096", "tp": "2",
-			"checkpointing": "full", "sharding": "fsdp-full", "optimizer": "adamw_fused", "grad_accum": "1", "precision": "bf16", "fused_loss": "none"}, ""},
-		{"--config narrow", map[string]string{"precision": "fp8", "attention": "flash_attention_2 @ exp/config_registry.py", "method": "unknown", "micro_batch": "2"}, ""}, // since the summer of 2026
-		{"--config=base --training.local_batch_size 4 --training.global_batch_size 32 --parallelism.tensor-parallel-degree=1",
-			map[string]string{"micro_batch": "4 @ command line", "grad_accum": "2", "tp": "1"}, ""}, // 32 / (4 x 4 ranks)
+		{"--config base", map[string]string{"framework": "torchtitan", "model": `{"family":"llama3","flavor":"8B"}`,
+			"model_params": "8030261248", "micro_batch": "2 @ exp/config_registry.py:15", "seq_len": "4096", "tp": "2",
+			"checkpointing": "full", "sharding": "fsdp-full", "optimizer": "adamw_fused", "grad_accum": "1",
+			"precision": "bf16", "fused_loss": "none"}, ""},
+		// since the summer of 2026
+		{"--config narrow", map[string]string{"precision": "fp8",
+			"attention": "flash_attention_2 @ exp/config_registry.py", "method": "unknown", "micro_batch": "2"}, ""},
+		{"--config=base --training.local_batch_size 4 --training.global_batch_size 32 " +
+			"--parallelism.tensor-parallel-degree=1",
+			// 32 / (4 x 4 ranks)
+			map[string]string{"micro_batch": "4 @ command line", "grad_accum": "2", "tp": "1"}, ""},
 		{"--config float8", map[string]string{"precision": "fp8", "seq_len": "8192 @ exp/config_registry.py:24"}, ""},
-		{"--config in_backward", map[string]string{"optimizer_in_backward": "true", "optimizer": "adamw", "checkpointing": "none"}, ""},
-		{"--config hidden", map[string]string{"micro_batch": "unknown: exp/config_registry.py:43", "seq_len": "4096"}, ""},
+		{"--config in_backward", map[string]string{"optimizer_in_backward": "true", "optimizer": "adamw",
+			"checkpointing": "none"}, ""},
+		{"--config hidden", map[string]string{"micro_batch": "unknown: exp/config_registry.py:43", "seq_len": "4096"},
+			""},
 		{"--config loops", nil, ""},
-		{"--config nothere", map[string]string{"micro_batch": "unknown: has no function nothere"}, "Config function 'nothere' not found"},
+		{"--config nothere", map[string]string{"micro_batch": "unknown: has no function nothere"},
+			"Config function 'nothere' not found"},
 	} {
 		t.Run(row.words, func(t *testing.T) {
 			files := map[string]string{"exp/config_registry.py": titanRegistryText}
-			j := scriptJob(t, files, 4, "torch=2.12.0", "torchrun --nproc_per_node=4 -m torchtitan.train --module exp "+row.words)
+			j := scriptJob(t, files, 4, "torch=2.12.0",
+				"torchrun --nproc_per_node=4 -m torchtitan.train --module exp "+row.words)
 			if got := j.WillFail.Value; !strings.Contains(got, row.fails) || row.fails == "" && got != "" {
 				t.Errorf("will_fail %q, want %q", got, row.fails)
 			}
@@ -83,14 +94,16 @@ func TestTitanRegistry(t *testing.T) {
 		})
 	}
 	j := scriptJob(t, nil, 4, "", "torchrun --nproc_per_node=4 -m torchtitan.train --module absent --config x")
-	checkSettings(t, j, map[string]string{"micro_batch": "unknown: the configurations of --module absent are not on this machine"})
+	checkSettings(t, j, map[string]string{"micro_batch": "unknown: the configurations of --module absent are not on " +
+		"this machine"})
 }
 
 func FuzzScriptText(f *testing.F) {
 	f.Add(trainScript, "python train.py --bs 4")
 	f.Add(unslothScript, "python train.py")
 	f.Add(titanRegistryText, "torchrun -m torchtitan.train --module train --config float8 --training.steps 3")
-	f.Add("import torch\nclass C:\n  batch_size = 4\nopt = torch.optim.SGD(p, momentum=0.9)\nfully_shard(m)\n", "torchrun --nproc-per-node 2 train.py")
+	f.Add("import torch\nclass C:\n  batch_size = 4\nopt = torch.optim.SGD(p, momentum=0.9)\nfully_shard(m)\n",
+		"torchrun --nproc-per-node 2 train.py")
 	f.Add("from lightning import Trainer\nTrainer(devices=2, precision='bf16-mixed')\n", "python train.py")
 	f.Fuzz(func(t *testing.T, script, command string) {
 		if strings.Contains(command, "..") || strings.Contains(command, "/") || len(script) > 1<<16 {

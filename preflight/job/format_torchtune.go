@@ -9,17 +9,21 @@ import (
 	"oomguard/preflight/job/document"
 )
 
-// torchtune: recipes that are configured in YAML with overrides key=value (torchtune 0.6: torchtune/config/_utils.py, recipes/*.py).
+// torchtune: recipes that are configured in YAML with overrides key=value (torchtune 0.6: torchtune/config/_utils.py,
+// recipes/*.py).
 
 // torchtuneRecipes are the recipes that train, and their tasks. Their names end in where they run.
 func torchtuneRecipes() map[string]string {
 	return map[string]string{
-		"full_finetune": "sft", "lora_finetune": "sft", "qat": "sft", "qat_lora_finetune": "sft", "lora_finetune_distributed_multi_dataset": "sft", "early_exit_finetune": "sft",
-		"full_dpo": "dpo", "lora_dpo": "dpo", "ppo_full_finetune": "ppo", "grpo_full_finetune": "grpo", "async_grpo_full_finetune": "grpo", "knowledge_distillation": "kd",
+		"full_finetune": "sft", "lora_finetune": "sft", "qat": "sft", "qat_lora_finetune": "sft",
+		"lora_finetune_distributed_multi_dataset": "sft", "early_exit_finetune": "sft",
+		"full_dpo": "dpo", "lora_dpo": "dpo", "ppo_full_finetune": "ppo", "grpo_full_finetune": "grpo",
+		"async_grpo_full_finetune": "grpo", "knowledge_distillation": "kd",
 	}
 }
 
-// recipeParts splits dev/full_finetune_distributed, or a path to it, into its kind and where it runs: "distributed" or "single_device".
+// recipeParts splits dev/full_finetune_distributed, or a path to it, into its kind and where it runs: "distributed" or
+// "single_device".
 func recipeParts(script string) (kind, place string) {
 	kind = strings.TrimSuffix(filepath.Base(script), ".py")
 	for _, place := range []string{"single_device", "distributed"} {
@@ -37,7 +41,9 @@ func recogniseTorchtune(r *reader) (family, bool) {
 	kind, place := recipeParts(r.job.Script.Value)
 	task, known := torchtuneRecipes()[kind]
 	tune := r.job.Launcher.Value == "tune"
-	if !tune && (!known || place == "" || !slices.ContainsFunc(r.job.ScriptArgs, func(word string) bool { return word == "--config" || strings.HasPrefix(word, "--config=") })) {
+	if !tune && (!known || place == "" ||
+		!slices.ContainsFunc(r.job.ScriptArgs,
+			func(word string) bool { return word == "--config" || strings.HasPrefix(word, "--config=") })) {
 		return family{}, false
 	}
 	origin := kind + " is a recipe of torchtune"
@@ -50,8 +56,10 @@ func recogniseTorchtune(r *reader) (family, bool) {
 func (r *reader) readTorchtune() {
 	kind, place := recipeParts(r.job.Script.Value)
 	starts := strings.HasPrefix(kind, "async_") // its processes are Ray's
-	if r.job.Launcher.Value == "tune" && place == "distributed" && !starts && !r.job.NNodes.Known && r.getenv("RANK") == "" {
-		r.fail("RuntimeError: a distributed recipe in one process; start it with tune run --nproc_per_node N "+r.job.Script.Value, "command line")
+	if r.job.Launcher.Value == "tune" && place == "distributed" && !starts && !r.job.NNodes.Known &&
+		r.getenv("RANK") == "" {
+		r.fail("RuntimeError: a distributed recipe in one process; start it with tune run --nproc_per_node N "+
+			r.job.Script.Value, "command line")
 	}
 	r.startedAlone()
 	doc := r.torchtuneConfig(place)
@@ -64,8 +72,10 @@ func (r *reader) readTorchtune() {
 	if doc.Get("model") == nil && doc.Get("policy_model") != nil {
 		model = "policy_model"
 	}
-	if data := c.word("", "dataset._component_"); strings.HasSuffix(data.Value, ".text_completion_dataset") && r.family.task == "sft" {
-		r.job.Task.become(Setting[string]{Value: "pretrain", Known: true, Origin: data.Origin + ": every token of the text has a loss"})
+	if data := c.word("", "dataset._component_"); strings.HasSuffix(data.Value, ".text_completion_dataset") &&
+		r.family.task == "sft" {
+		r.job.Task.become(Setting[string]{Value: "pretrain", Known: true,
+			Origin: data.Origin + ": every token of the text has a loss"})
 	}
 	r.torchtuneBatch(c, kind)
 	if every := c.find("run_val_every_n_steps"); every == nil || c.find("dataset_val") == nil {
@@ -82,7 +92,8 @@ func (r *reader) readTorchtune() {
 		r.job.Optimizer.Unknown("the configuration has no optimizer; give --optimizer")
 		return
 	}
-	r.optimizerClass(c.word("", "optimizer._component_", "optimizer").Or(""), c.below("optimizer"), false, c.originOf("optimizer._component_", "optimizer"))
+	r.optimizerClass(c.word("", "optimizer._component_", "optimizer").Or(""), c.below("optimizer"), false,
+		c.originOf("optimizer._component_", "optimizer"))
 }
 
 // originOf is the place of the first spelling that is present.
@@ -113,7 +124,8 @@ func (r *reader) torchtuneConfig(place string) *document.Node {
 		case attached && r.job.Launcher.Value != "tune": // tune run looks for the word --config alone
 			name = value
 		case strings.HasPrefix(words[i], "--"):
-			r.fail("torchtune takes "+words[i]+" for an unknown option; it reads --config FILE and key=value", "command line "+words[i])
+			r.fail("torchtune takes "+words[i]+" for an unknown option; it reads --config FILE and key=value",
+				"command line "+words[i])
 		default:
 			overrides = append(overrides, words[i])
 		}
@@ -124,7 +136,8 @@ func (r *reader) torchtuneConfig(place string) *document.Node {
 	}
 	var doc *document.Node
 	if file := r.torchtuneFile(name); file == "" {
-		r.unread(fmt.Errorf("--config %s is a configuration of torchtune's own, and torchtune is not installed here; write it to a file with tune cp %s FILE, and name that", name, name))
+		r.unread(fmt.Errorf("--config %s is a configuration of torchtune's own, and torchtune is not installed "+
+			"here; write it to a file with tune cp %s FILE, and name that", name, name))
 	} else {
 		doc = r.loadDocument(file)
 	}
@@ -151,12 +164,14 @@ func (r *reader) torchtuneOverrides(words []string, place string) {
 		}
 	}
 	c := &configuration{r: r, doc: doc}
-	for key, set := range map[string]*Setting[int]{"batch_size": &j.MicroBatch, "gradient_accumulation_steps": &j.GradAccum, "tokenizer.max_seq_len": &j.SeqLen} {
+	for key, set := range map[string]*Setting[int]{"batch_size": &j.MicroBatch,
+		"gradient_accumulation_steps": &j.GradAccum, "tokenizer.max_seq_len": &j.SeqLen} {
 		if size := c.size(0, key); c.find(key) != nil && size.Value > 0 {
 			set.take(size)
 		}
 	}
-	if on := c.flag(false, "enable_activation_checkpointing"); c.find("enable_activation_checkpointing") != nil && on.Known {
+	if on := c.flag(false, "enable_activation_checkpointing"); c.find("enable_activation_checkpointing") != nil &&
+		on.Known {
 		j.Checkpointing.Offer(map[bool]string{true: "full", false: "none"}[on.Value], on.Origin)
 	}
 	if place == "single_device" {
@@ -164,8 +179,8 @@ func (r *reader) torchtuneOverrides(words []string, place string) {
 	}
 }
 
-// torchtuneFile is the file of a configuration: a path, or a name such as llama3_1/8B_lora of one that torchtune brings along
-// (recipes/configs beside the package); "" for such a name where there is no torchtune.
+// torchtuneFile is the file of a configuration: a path, or a name such as llama3_1/8B_lora of one that torchtune brings
+// along (recipes/configs beside the package); "" for such a name where there is no torchtune.
 func (r *reader) torchtuneFile(name string) string {
 	if r.hasFile(name) || strings.HasSuffix(name, ".yaml") {
 		return name
@@ -181,8 +196,8 @@ func (r *reader) torchtuneFile(name string) string {
 	return ""
 }
 
-// overrideTorchtune lays one word of the command line over the configuration by torchtune's rules: exactly one =, None is null, and
-// optimizer=X names the component.
+// overrideTorchtune lays one word of the command line over the configuration by torchtune's rules: exactly one =, None
+// is null, and optimizer=X names the component.
 func overrideTorchtune(doc *document.Node, word string) error {
 	if strings.HasPrefix(word, "~") {
 		return document.Override(doc, word)
@@ -208,10 +223,13 @@ func (r *reader) torchtuneBatch(c *configuration, kind string) {
 		if all, accum := c.size(0, "ppo_batch_size"), j.GradAccum; all.Value > 0 && accum.Known {
 			j.MicroBatch.Offer(max(1, all.Value/accum.Value), all.Origin+": ppo_batch_size by accumulation")
 		}
-	case "grpo": // one step takes all samples of all prompts of a batch (recipes/dev/grpo_full_finetune_distributed.py, grpo_step)
+	// one step takes all samples of all prompts of a batch (recipes/dev/grpo_full_finetune_distributed.py, grpo_step)
+	case "grpo":
 		prompts, samples := c.size(1, "batch_size"), c.size(1, "grpo_samples")
-		if rows := product(prompts.Value, samples.Value); prompts.Known && samples.Known && rows > 0 && kind == "grpo_full_finetune" {
-			j.MicroBatch.Offer(rows, fmt.Sprintf("batch_size %d (%s) x grpo_samples %d (%s)", prompts.Value, prompts.Origin, samples.Value, samples.Origin))
+		if rows := product(prompts.Value, samples.Value); prompts.Known && samples.Known && rows > 0 &&
+			kind == "grpo_full_finetune" {
+			j.MicroBatch.Offer(rows, fmt.Sprintf("batch_size %d (%s) x grpo_samples %d (%s)", prompts.Value,
+				prompts.Origin, samples.Value, samples.Origin))
 			j.GradAccum.Offer(1, "the recipe takes one step for each batch")
 		}
 		j.MicroBatch.Unknown("the recipe's workers decide; give --micro-batch")
@@ -237,8 +255,10 @@ func (r *reader) torchtuneBatch(c *configuration, kind string) {
 	j.Packing.take(packed)
 	generated := c.size(0, "max_generated_tokens")
 	switch {
-	case length.Known && length.Value > 0 && generated.Known && generated.Value > 0 && (r.family.task == "ppo" || r.family.task == "grpo"):
-		j.SeqLen.Offer(length.Value+generated.Value, length.Origin+": the prompt, and max_generated_tokens "+generated.Origin)
+	case length.Known && length.Value > 0 && generated.Known && generated.Value > 0 &&
+		(r.family.task == "ppo" || r.family.task == "grpo"):
+		j.SeqLen.Offer(length.Value+generated.Value,
+			length.Origin+": the prompt, and max_generated_tokens "+generated.Origin)
 	case length.Known && length.Value > 0:
 		j.SeqLen.take(length)
 	case length.Known && packed.Known && packed.Value:
@@ -250,7 +270,8 @@ func (r *reader) torchtuneBatch(c *configuration, kind string) {
 	}
 }
 
-// torchtunePrecision: dtype is that of weights, gradients, optimizer state and computation at once; there is no autocast.
+// torchtunePrecision: dtype is that of weights, gradients, optimizer state and computation at once; there is no
+// autocast.
 func (r *reader) torchtunePrecision(c *configuration) {
 	j := r.job
 	dtype := c.word("fp32", "dtype")
@@ -292,7 +313,8 @@ func (r *reader) torchtuneMemory(c *configuration) {
 		j.Checkpointing.Offer("none", full.Origin)
 	}
 	if offload.Value && !full.Value {
-		r.fail("RuntimeError: enable_activation_offloading should only be True when enable_activation_checkpointing is True", offload.Origin)
+		r.fail("RuntimeError: enable_activation_offloading should only be True when enable_activation_checkpointing "+
+			"is True", offload.Origin)
 	}
 	j.ActivationOffload.take(offload)
 	loss := c.word("", "loss._component_", "loss")
@@ -312,10 +334,12 @@ func (r *reader) torchtuneMemory(c *configuration) {
 	j.Compile.take(compile)
 	inBackward := c.flag(false, "optimizer_in_bwd")
 	if inBackward.Value && j.GradAccum.Or(1) > 1 {
-		r.fail("RuntimeError: Gradient accumulation is not supported with optimizer in bwd; set one of the two aside", inBackward.Origin)
+		r.fail("RuntimeError: Gradient accumulation is not supported with optimizer in bwd; set one of the two aside",
+			inBackward.Origin)
 	}
 	if clip := c.find("clip_grad_norm"); inBackward.Value && clip != nil {
-		r.fail("RuntimeError: Gradient clipping is not supported with optimizer in bwd; set one of the two aside", clip.Origin())
+		r.fail("RuntimeError: Gradient clipping is not supported with optimizer in bwd; set one of the two aside",
+			clip.Origin())
 	}
 	j.OptimizerInBackward.take(inBackward)
 	if r.family.task != "grpo" {
@@ -323,7 +347,8 @@ func (r *reader) torchtuneMemory(c *configuration) {
 	}
 	switch r.family.task {
 	case "dpo":
-		j.RefModel.Offer(!strings.Contains(j.Script.Value, "lora"), "full DPO holds the reference model, LoRA DPO switches the adapters off for it")
+		j.RefModel.Offer(!strings.Contains(j.Script.Value, "lora"),
+			"full DPO holds the reference model, LoRA DPO switches the adapters off for it")
 	case "ppo", "grpo":
 		j.RefModel.Offer(true, "the recipe holds the reference policy")
 	case "kd":
@@ -346,7 +371,8 @@ func (r *reader) torchtuneParallel(c *configuration, place string) {
 	j.TP.take(c.size(1, "tensor_parallel_dim"))
 	j.CP.take(c.size(1, "context_parallel_dim"))
 	if j.TP.Or(1) > 1 && c.find("tensor_parallel_plan") == nil && r.family.task == "sft" {
-		r.fail("ValueError: Tensor Parallel plan needs to be provided when tensor parallel is enabled; give tensor_parallel_plan", j.TP.Origin)
+		r.fail("ValueError: Tensor Parallel plan needs to be provided when tensor parallel is enabled; give "+
+			"tensor_parallel_plan", j.TP.Origin)
 	}
 	if place != "distributed" {
 		j.Sharding.Offer("none", "a recipe for one device")
@@ -363,14 +389,16 @@ func (r *reader) torchtuneParallel(c *configuration, place string) {
 		shard.Value = world / degrees
 	}
 	if product(shard.Value, degrees) != world {
-		r.fail(fmt.Sprintf("AssertionError: Invalid parallel dims: replicate %d x shard %d x tp %d x cp %d != %d processes",
+		r.fail(fmt.Sprintf("AssertionError: Invalid parallel dims: replicate %d x shard %d x tp %d x cp %d != %d "+
+			"processes",
 			replicate.Value, shard.Value, j.TP.Value, j.CP.Value, world), shard.Origin)
 		j.Sharding.Withhold("the parallel degrees do not fit the processes")
 		return
 	}
 	keep := c.flag(true, "fsdp_reshard_after_forward")
 	sharding := shardingName(shard.Value*j.CP.Value, replicate.Value, keep.Or(true))
-	j.Sharding.Offer(sharding, fmt.Sprintf("a distributed recipe: shard %d, replicate %d, %s", shard.Value, replicate.Value, c.originOf("fsdp_reshard_after_forward")))
+	j.Sharding.Offer(sharding, fmt.Sprintf("a distributed recipe: shard %d, replicate %d, %s", shard.Value,
+		replicate.Value, c.originOf("fsdp_reshard_after_forward")))
 	if strings.HasPrefix(sharding, "fsdp") {
 		j.FSDPVersion.Offer(2, "torchtune shards with fully_shard")
 		j.FSDPWrap.Offer("layers", "torchtune shards each layer")
@@ -381,8 +409,8 @@ func (r *reader) torchtuneParallel(c *configuration, place string) {
 	}
 }
 
-// shardingName is the vocabulary's word for a mesh of FSDP: ranks that share one copy, copies, and whether gathered weights are
-// dropped after the forward pass.
+// shardingName is the vocabulary's word for a mesh of FSDP: ranks that share one copy, copies, and whether gathered
+// weights are dropped after the forward pass.
 func shardingName(shard, replicate int, reshard bool) string {
 	switch {
 	case shard <= 1 && replicate > 1:

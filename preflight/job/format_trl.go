@@ -11,25 +11,28 @@ import (
 
 // trlTasks maps the programs of trl/scripts, and the examples that are named like them, to tasks.
 func trlTasks() map[string]string {
-	return map[string]string{"sft": "sft", "dpo": "dpo", "kto": "kto", "grpo": "grpo", "rloo": "grpo", "ppo": "ppo", "reward": "rm", "rm": "rm",
+	return map[string]string{"sft": "sft", "dpo": "dpo", "kto": "kto", "grpo": "grpo", "rloo": "grpo", "ppo": "ppo",
+		"reward": "rm", "rm": "rm",
 		"orpo": "dpo", "cpo": "dpo", "gkd": "kd"}
 }
 
 // trlExamples maps examples that have another name than the program whose arguments they take.
 func trlExamples() map[string]string {
-	return map[string]string{"reward_modeling": "reward", "prm": "reward", "ppo/ppo_tldr": "ppo", "gspo": "grpo", "sft_vlm": "sft", "dpo_vlm": "dpo", "mpo_vlm": "dpo", "grpo_vlm": "grpo",
+	return map[string]string{"reward_modeling": "reward", "prm": "reward", "ppo/ppo_tldr": "ppo", "gspo": "grpo",
+		"sft_vlm": "sft", "dpo_vlm": "dpo", "mpo_vlm": "dpo", "grpo_vlm": "grpo",
 		"gspo_vlm": "grpo", "rloo_vlm": "rloo"}
 }
 
-// trlProgram is the program of TRL that a script is, by its place: "sft" for trl/scripts/sft.py; "" for others. sure is false for
-// examples/scripts/sft.py, which other projects have too.
+// trlProgram is the program of TRL that a script is, by its place: "sft" for trl/scripts/sft.py; "" for others. sure is
+// false for examples/scripts/sft.py, which other projects have too.
 func trlProgram(script string) (program string, sure bool) {
 	slashes := "/" + filepath.ToSlash(script)
 	for name := range trlTasks() {
 		switch {
 		case slashes == "/-m trl.scripts."+name, strings.HasSuffix(slashes, "/trl/scripts/"+name+".py"):
 			return name, true
-		case strings.HasSuffix(slashes, "/examples/scripts/"+name+".py"), strings.HasSuffix(slashes, "/examples/scripts/"+name+"/"+name+".py"):
+		case strings.HasSuffix(slashes, "/examples/scripts/"+name+".py"),
+			strings.HasSuffix(slashes, "/examples/scripts/"+name+"/"+name+".py"):
 			return name, false
 		}
 	}
@@ -77,14 +80,16 @@ func trlFields(r *reader) fieldSet {
 			sync_ref_model trust_remote_code`,
 		listArgument: `reward_funcs lora_target_parameters`,
 	}
-	// BaseConfig's bf16 is Optional[bool] with the default None since 0.19 (trl/trainer/sft_config.py and its siblings).
+	// BaseConfig's bf16 is Optional[bool] with the default None since 0.19 (trl/trainer/sft_config.py and its
+	// siblings).
 	if newer, known := r.atLeast("trl", 0, 19); known && newer {
 		f[truthArgument] = "bf16"
 	}
 	return f
 }
 
-// trlHistory are the defaults of TRL's configurations, compared release by release over the tags v0.11 to v1.9 of trl/trainer/*_config.py.
+// trlHistory are the defaults of TRL's configurations, compared release by release over the tags v0.11 to v1.9 of
+// trl/trainer/*_config.py.
 func trlHistory() []fieldHistory {
 	return []fieldHistory{
 		{"bf16", "sft dpo kto grpo reward rm ppo orpo cpo gkd", since("false", "0.19=true")},
@@ -159,8 +164,8 @@ func (r *reader) readTRL() {
 	r.readSettings()
 }
 
-// trlConfigWord takes --config FILE off a command line. TrlParser looks for the word --config itself: --config=FILE stays an unknown
-// argument (trl/scripts/utils.py, parse_args_and_config).
+// trlConfigWord takes --config FILE off a command line. TrlParser looks for the word --config itself: --config=FILE
+// stays an unknown argument (trl/scripts/utils.py, parse_args_and_config).
 func trlConfigWord(words []string) (file string, rest []string) {
 	i := slices.Index(words, "--config")
 	if i < 0 || i+1 == len(words) {
@@ -200,8 +205,9 @@ func (r *reader) readTRLConfig(file string) error {
 	return nil
 }
 
-// dropRemovedTRL takes out arguments that the installed version no longer knows. It ignores them or refuses to start: the scripts passed
-// over unknown words from 0.18 (sft) or 0.22 until 1.0, and over unknown fields of the file since then.
+// dropRemovedTRL takes out arguments that the installed version no longer knows. It ignores them or refuses to start:
+// the scripts passed over unknown words from 0.18 (sft) or 0.22 until 1.0, and over unknown fields of the file since
+// then.
 func (r *reader) dropRemovedTRL() {
 	removed := trlRemoved()
 	for _, field := range slices.Concat(removed[""], removed[r.family.program]) {
@@ -260,9 +266,11 @@ func (r *reader) trlLengths() {
 	case r.unsaid["max_completion_length"] != "":
 		r.job.SeqLen.Unknown("prompt and completion; max_completion_length: " + r.unsaid["max_completion_length"])
 	case prompt > 0 && completion > 0:
-		r.job.SeqLen.Offer(prompt+completion, fmt.Sprintf("max_prompt_length %d + max_completion_length %d", prompt, completion))
+		r.job.SeqLen.Offer(prompt+completion,
+			fmt.Sprintf("max_prompt_length %d + max_completion_length %d", prompt, completion))
 	default:
-		r.job.SeqLen.Unknown(fmt.Sprintf("completions have up to %d tokens, and nothing limits the prompts of the data; give --seq-len", completion))
+		r.job.SeqLen.Unknown(fmt.Sprintf("completions have up to %d tokens, and nothing limits the prompts of the "+
+			"data; give --seq-len", completion))
 	}
 }
 
@@ -275,7 +283,8 @@ func (r *reader) trlReference() {
 	case task == "kto" && plainly:
 		ref.Offer(true, origin+", and a second one as reference, adapters or not")
 	case task == "kto" && r.adapter.use.Or(false) && r.versions["trl"] == "" && r.usesModelConfig():
-		ref.Unknown("TRL's kto script loaded a reference model beside adapters until 1.8, and the version is not known; give --versions trl=...")
+		ref.Unknown("TRL's kto script loaded a reference model beside adapters until 1.8, and the version is not " +
+			"known; give --versions trl=...")
 	case r.family.program == "orpo" || r.family.program == "cpo":
 		ref.Offer(false, r.family.program+" has no reference model")
 	case task == "sft" || task == "rm" || task == "":
@@ -297,7 +306,8 @@ func (r *reader) trlReference() {
 	}
 }
 
-// trlSecondModels: GKD's teacher; PPO's reward model, and the value model that is trained, both from reward_model_path (trl/scripts, examples/scripts/ppo).
+// trlSecondModels: GKD's teacher; PPO's reward model, and the value model that is trained, both from reward_model_path
+// (trl/scripts, examples/scripts/ppo).
 func (r *reader) trlSecondModels() {
 	named := func(name, fallback string) Setting[string] {
 		if a := r.args[name]; a.text != "" {
@@ -338,11 +348,12 @@ func (r *reader) trlInference() {
 	}
 }
 
-// checkGenerations: a batch of completions must hold whole groups (trl/trainer/grpo_config.py, __post_init__). Up to 0.16 one
-// micro-batch of all ranks had to, later one of all accumulation steps.
+// checkGenerations: a batch of completions must hold whole groups (trl/trainer/grpo_config.py, __post_init__). Up to
+// 0.16 one micro-batch of all ranks had to, later one of all accumulation steps.
 func (r *reader) checkGenerations() {
 	group := r.number("num_generations")
-	micro, accum, world := r.job.MicroBatch.Or(0), r.job.GradAccum.Or(trainerGradAccum), product(r.job.NNodes.Or(0), r.job.NProc.Or(0))
+	micro, accum, world := r.job.MicroBatch.Or(0), r.job.GradAccum.Or(trainerGradAccum),
+		product(r.job.NNodes.Or(0), r.job.NProc.Or(0))
 	if r.job.Task.Value != "grpo" || group == 0 || micro == 0 || world == 0 {
 		return
 	}
@@ -358,8 +369,10 @@ func (r *reader) checkGenerations() {
 	}
 	if _, known := r.atLeast("trl", 0, 17); known && batch > 0 && batch%group != 0 {
 		origin := r.args["num_generations"].origin
-		r.fail(fmt.Sprintf("ValueError: generation_batch_size (%d) must be divisible by num_generations (%d)", batch, group), origin)
-		r.problem(fmt.Errorf("%s: num_generations %d does not divide the %d completions of a step (micro-batch %d x %d steps x %d processes); change one of them",
+		r.fail(fmt.Sprintf("ValueError: generation_batch_size (%d) must be divisible by num_generations (%d)", batch,
+			group), origin)
+		r.problem(fmt.Errorf("%s: num_generations %d does not divide the %d completions of a step (micro-batch %d x "+
+			"%d steps x %d processes); change one of them",
 			origin, group, batch, micro, accum, world))
 	}
 }

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// trlLoadsPlainly reports whether a program of TRL hands nothing of ModelConfig but the name to from_pretrained: kto until 1.8 (its
-// example still does), which loads the reference model itself too, and trl/scripts/reward.py from its first release 0.24 until 1.5.
+// trlLoadsPlainly reports whether a program of TRL hands nothing of ModelConfig but the name to from_pretrained: kto
+// until 1.8 (its example still does), which loads the reference model itself too, and trl/scripts/reward.py from its
+// first release 0.24 until 1.5.
 func (r *reader) trlLoadsPlainly() (plainly bool, origin string) {
 	if r.family.framework != "trl" || r.family.ownScript {
 		return false, ""

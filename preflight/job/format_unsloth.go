@@ -5,12 +5,13 @@ import (
 	"strings"
 )
 
-// Unsloth is configured in the script alone: FastLanguageModel.from_pretrained and get_peft_model, and the configuration of one of TRL's
-// trainers (unsloth/models/loader.py, llama.py, rl.py).
+// Unsloth is configured in the script alone: FastLanguageModel.from_pretrained and get_peft_model, and the
+// configuration of one of TRL's trainers (unsloth/models/loader.py, llama.py, rl.py).
 
 // unslothClasses load models; the newer ones differ in their default of load_in_16bit only.
 func unslothClasses() []string {
-	return []string{"FastLanguageModel", "FastModel", "FastVisionModel", "FastTextModel", "FastLlamaModel", "FastMistralModel", "FastQwen2Model", "FastGemmaModel"}
+	return []string{"FastLanguageModel", "FastModel", "FastVisionModel", "FastTextModel", "FastLlamaModel",
+		"FastMistralModel", "FastQwen2Model", "FastGemmaModel"}
 }
 
 func methodsOf(classes []string, method string) []string {
@@ -34,7 +35,8 @@ func recogniseUnsloth(r *reader) (family, bool) {
 	if loads := t.calls(methodsOf(unslothClasses(), "from_pretrained")...); len(loads) == 0 || !loads[0].sure {
 		return family{}, false
 	}
-	f := family{framework: "unsloth", readsJSON: true, ownScript: true, fields: sourceFields, origin: t.files[0].Name + " imports unsloth"}
+	f := family{framework: "unsloth", readsJSON: true, ownScript: true, fields: sourceFields,
+		origin: t.files[0].Name + " imports unsloth"}
 	f.program, _ = t.trainerProgram()
 	if f.program == "" {
 		f.program = "sft"
@@ -103,7 +105,8 @@ func (r *reader) unslothLoad(c foundCall) {
 			given[name] = on
 		}
 		if hidden {
-			withhold("give --quant and --method", &j.Quant, &j.Method)(c.origin() + " passes " + name + ", which is decided when the script runs")
+			withhold("give --quant and --method", &j.Quant,
+				&j.Method)(c.origin() + " passes " + name + ", which is decided when the script runs")
 			return
 		}
 	}
@@ -132,7 +135,8 @@ func (r *reader) unslothQuant(c foundCall, given map[string]bool) {
 		j.Quant.Offer(nil, c.origin()+": full_finetuning")
 	case several > 1:
 		r.fail("RuntimeError: Unsloth: Can only load in 4bit or 8bit or 16bit, not a combination", origin)
-		r.problem(fmt.Errorf("%s: only one of 4 bits (the default), 8 bits and 16 bits can be asked for; set load_in_4bit=False", c.origin()))
+		r.problem(fmt.Errorf("%s: only one of 4 bits (the default), 8 bits and 16 bits can be asked for; set "+
+			"load_in_4bit=False", c.origin()))
 	case given["load_in_8bit"]:
 		j.Quant.Offer(&Quant{Method: "bnb", Bits: 8, Type: "int8"}, c.origin())
 	case given["load_in_4bit"]: // unsloth/models/llama.py: nf4 with nested scales
@@ -176,7 +180,8 @@ func (r *reader) unslothCheckpointing(c foundCall) {
 	}
 }
 
-// unslothDefaults: Unsloth rewrites TRL's configurations, defaults included (unsloth/models/rl.py). TrainingArguments stays what it is.
+// unslothDefaults: Unsloth rewrites TRL's configurations, defaults included (unsloth/models/rl.py). TrainingArguments
+// stays what it is.
 func (r *reader) unslothDefaults() {
 	j := r.job
 	if r.source != nil && r.source.onlyTrainingArguments() {

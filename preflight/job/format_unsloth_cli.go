@@ -10,7 +10,8 @@ import (
 
 func recogniseUnslothCLI(r *reader) (family, bool) {
 	base := filepath.Base(r.job.Script.Value)
-	return family{framework: "unsloth", task: "sft", program: "sft", ownScript: true, origin: base + " is a program of Unsloth"}, base == "unsloth-cli.py"
+	return family{framework: "unsloth", task: "sft", program: "sft", ownScript: true,
+		origin: base + " is a program of Unsloth"}, base == "unsloth-cli.py"
 }
 
 // readUnslothCLI reads its options; absent ones have the defaults of its parser.
@@ -18,7 +19,8 @@ func (r *reader) readUnslothCLI() {
 	j := r.job
 	r.args = map[string]argument{}
 	for name, fallback := range map[string]string{
-		"model_name": "unsloth/llama-3-8b", "max_seq_length": "2048", "r": "16", "lora_alpha": "16", "lora_dropout": "0", "use_gradient_checkpointing": "unsloth",
+		"model_name": "unsloth/llama-3-8b", "max_seq_length": "2048", "r": "16", "lora_alpha": "16",
+		"lora_dropout": "0", "use_gradient_checkpointing": "unsloth",
 		"per_device_train_batch_size": "2", "gradient_accumulation_steps": "4", "optim": "adamw_8bit",
 	} {
 		a := argument{text: fallback, list: []string{fallback}, origin: "default of unsloth-cli.py"}
@@ -41,7 +43,8 @@ func (r *reader) readUnslothCLI() {
 	if a := r.args["use_gradient_checkpointing"]; a.text == "unsloth" {
 		j.Checkpointing.Offer("unsloth", a.origin)
 	} else {
-		j.Checkpointing.Offer(map[bool]string{true: "full", false: "none"}[a.text == "True" || a.text == "true"], a.origin)
+		j.Checkpointing.Offer(map[bool]string{true: "full", false: "none"}[a.text == "True" || a.text == "true"],
+			a.origin)
 	}
 	r.readSettings()
 	r.unslothUnknowns()

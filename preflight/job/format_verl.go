@@ -12,16 +12,17 @@ import (
 	"oomguard/preflight/job/document"
 )
 
-// verl: reinforcement learning on Ray (verl.trainer.main_ppo) and supervised fine-tuning under torchrun, configured by Hydra overrides
-// key=value on top of the package's own YAML files. Keys and defaults: verl/trainer/config of January 2026 (0.7).
+// verl: reinforcement learning on Ray (verl.trainer.main_ppo) and supervised fine-tuning under torchrun, configured by
+// Hydra overrides key=value on top of the package's own YAML files. Keys and defaults: verl/trainer/config of January
+// 2026 (0.7).
 
 // verlPrograms are the modules that train, and their tasks; "" is decided by the advantage estimator.
 func verlPrograms() map[string]string {
 	return map[string]string{"main_ppo": "", "fsdp_sft_trainer": "sft", "sft_trainer": "sft", "sft_trainer_ray": "sft"}
 }
 
-// verlProgram is the training program that a script names: -m verl.trainer.main_ppo or verl/trainer/main_ppo.py. Recipes have programs
-// of their own, with the same settings.
+// verlProgram is the training program that a script names: -m verl.trainer.main_ppo or verl/trainer/main_ppo.py.
+// Recipes have programs of their own, with the same settings.
 func verlProgram(script string, arguments []string) string {
 	name := strings.ReplaceAll(strings.TrimSuffix(filepath.ToSlash(strings.TrimPrefix(script, "-m ")), ".py"), "/", ".")
 	_, program, found := strings.Cut("."+name, ".verl.trainer.")
@@ -40,7 +41,8 @@ func recogniseVerl(r *reader) (family, bool) {
 	if program == "" {
 		return family{}, false
 	}
-	return family{framework: "verl", task: verlPrograms()[program], origin: program + " is a program of verl", program: program}, true
+	return family{framework: "verl", task: verlPrograms()[program], origin: program + " is a program of verl",
+		program: program}, true
 }
 
 func (r *reader) readVerl() {
@@ -66,8 +68,8 @@ func (r *reader) readVerl() {
 	v.inference()
 }
 
-// verlConfig lays the overrides over the file of --config-path and --config-name, when it is not one of verl's own; nil when that
-// fails.
+// verlConfig lays the overrides over the file of --config-path and --config-name, when it is not one of verl's own; nil
+// when that fails.
 func (r *reader) verlConfig() *document.Node {
 	var folder, name string
 	var overrides []string
@@ -100,7 +102,8 @@ func (r *reader) verlConfig() *document.Node {
 				return nil
 			}
 		} else {
-			r.unread(fmt.Errorf("%s: no such file; its settings are not known. Hydra looks for a relative --config-path beside the script", file))
+			r.unread(fmt.Errorf("%s: no such file; its settings are not known. Hydra looks for a relative "+
+				"--config-path beside the script", file))
 			return nil
 		}
 	}
@@ -116,8 +119,8 @@ func (r *reader) verlConfig() *document.Node {
 	return doc
 }
 
-// verlPackaged reports whether a configuration is one that verl brings along: Hydra looks for a relative --config-path beside the program,
-// in verl/trainer.
+// verlPackaged reports whether a configuration is one that verl brings along: Hydra looks for a relative --config-path
+// beside the program, in verl/trainer.
 func verlPackaged(folder, name string) bool {
 	names := []string{"ppo_trainer", "ppo_megatron_trainer", "sft_trainer", "sft_trainer_engine"}
 	return filepath.Clean(folder) == "config" && slices.Contains(names, strings.TrimSuffix(name, ".yaml"))
@@ -155,8 +158,10 @@ func (v *verl) task() {
 	origin := estimator.Origin
 	critic := v.c.flag(estimator.Value == "gae", "critic.enable")
 	const critics, rewards = "critic.model.path", "reward_model.model.path"
-	if reward := v.c.flag(false, "reward_model.enable"); reward.Value && !v.c.flag(false, "reward_model.enable_resource_pool").Value {
-		v.r.hold("reward", v.c.word("", rewards), false, v.c.flag(false, "reward_model.model.fsdp_config.param_offload").Value)
+	if reward := v.c.flag(false, "reward_model.enable"); reward.Value &&
+		!v.c.flag(false, "reward_model.enable_resource_pool").Value {
+		v.r.hold("reward", v.c.word("", rewards), false,
+			v.c.flag(false, "reward_model.model.fsdp_config.param_offload").Value)
 	}
 	v.r.holdsNoOther("neither a reward model nor a critic")
 	if critic.Value {
@@ -228,26 +233,32 @@ func (r *reader) verlAdapter(rank Setting[int], existing Setting[string], c *con
 	}
 }
 
-// batch: a mini-batch counts prompts, each with n answers, over all replicas; the micro-batch counts sequences on one GPU.
+// batch: a mini-batch counts prompts, each with n answers, over all replicas; the micro-batch counts sequences on one
+// GPU.
 func (v *verl) batch() {
 	j, c := v.r.job, v.c
 	prompt, answer := c.size(512, "data.max_prompt_length"), c.size(512, "data.max_response_length")
 	if prompt.Known && answer.Known {
-		j.SeqLen.Offer(prompt.Value+answer.Value, fmt.Sprintf("prompt %d (%s) + response %d (%s)", prompt.Value, prompt.Origin, answer.Value, answer.Origin))
+		j.SeqLen.Offer(prompt.Value+answer.Value,
+			fmt.Sprintf("prompt %d (%s) + response %d (%s)", prompt.Value, prompt.Origin, answer.Value, answer.Origin))
 	}
 	j.SeqLen.Unknown("data.max_prompt_length + data.max_response_length")
 	j.Packing.Offer(false, "rows are padded, or their padding is taken out")
 	mini, n := c.size(256, verlActor+"ppo_mini_batch_size"), c.size(1, "actor_rollout_ref.rollout.n")
-	sequence := c.size(1, verlActor+"ulysses_sequence_parallel_size", verlActor+"fsdp_config.ulysses_sequence_parallel_size")
+	sequence := c.size(1, verlActor+"ulysses_sequence_parallel_size",
+		verlActor+"fsdp_config.ulysses_sequence_parallel_size")
 	world := product(j.NNodes.Or(0), j.NProc.Or(0))
 	global := product(mini.Value, n.Value)
 	if global > 0 {
-		j.GlobalBatch.Offer(global, fmt.Sprintf("ppo_mini_batch_size %d (%s) x rollout.n %d (%s)", mini.Value, mini.Origin, n.Value, n.Origin))
+		j.GlobalBatch.Offer(global, fmt.Sprintf("ppo_mini_batch_size %d (%s) x rollout.n %d (%s)", mini.Value,
+			mini.Origin, n.Value, n.Origin))
 	}
 	if train := c.size(1024, "data.train_batch_size"); train.Known && mini.Known && train.Value < mini.Value {
-		v.refuse(fmt.Sprintf("ValueError: train_batch_size (%d) must be >= actor.ppo_mini_batch_size (%d)", train.Value, mini.Value), mini.Origin)
+		v.refuse(fmt.Sprintf("ValueError: train_batch_size (%d) must be >= actor.ppo_mini_batch_size (%d)", train.Value,
+			mini.Value), mini.Origin)
 	} else if real := product(train.Value, n.Value); real > 0 && world > 0 && real%world != 0 {
-		v.refuse(fmt.Sprintf("AssertionError: real_train_batch_size (%d) must be divisible by minimal possible batch size (%d)", real, world), train.Origin)
+		v.refuse(fmt.Sprintf("AssertionError: real_train_batch_size (%d) must be divisible by minimal possible "+
+			"batch size (%d)", real, world), train.Origin)
 	}
 	if c.flag(false, verlActor+"use_dynamic_bsz").Value {
 		v.dynamicBatch(sequence)
@@ -255,10 +266,12 @@ func (v *verl) batch() {
 	}
 	micro := c.size(0, verlActor+"ppo_micro_batch_size_per_gpu")
 	if old := c.size(0, verlActor+"ppo_micro_batch_size"); micro.Value == 0 && old.Value > 0 && world > 0 {
-		micro = Setting[int]{Value: old.Value * sequence.Or(1) / world, Known: true, Origin: old.Origin + " over all GPUs"}
+		micro = Setting[int]{Value: old.Value * sequence.Or(1) / world, Known: true,
+			Origin: old.Origin + " over all GPUs"}
 	}
 	if micro.Known && micro.Value == 0 {
-		v.refuse("AssertionError: [actor] Please set at least one of 'actor.ppo_micro_batch_size' or 'actor.ppo_micro_batch_size_per_gpu'", micro.Origin)
+		v.refuse("AssertionError: [actor] Please set at least one of 'actor.ppo_micro_batch_size' or "+
+			"'actor.ppo_micro_batch_size_per_gpu'", micro.Origin)
 		j.MicroBatch.Unknown("ppo_micro_batch_size_per_gpu is not given")
 		return
 	}
@@ -267,7 +280,8 @@ func (v *verl) batch() {
 	if v.megatron() {
 		const engine = verlActor + "megatron."
 		model = 1
-		for _, degree := range []string{"tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size"} {
+		for _, degree := range []string{"tensor_model_parallel_size", "pipeline_model_parallel_size",
+			"context_parallel_size"} {
 			model *= c.size(1, engine+degree).Or(1)
 		}
 	}
@@ -282,14 +296,17 @@ func (v *verl) accumulation(global, world, model int, micro Setting[int]) {
 	case global == 0 || replicas == 0 || !micro.Known:
 		accum.Unknown("mini-batch / replicas / micro-batch, which are not all known")
 	case global/replicas == 0 || global/replicas%micro.Value != 0:
-		v.refuse(fmt.Sprintf("AssertionError: normalized ppo_mini_batch_size %d should be divisible by ppo_micro_batch_size_per_gpu %d", global/replicas, micro.Value), micro.Origin)
+		v.refuse(fmt.Sprintf("AssertionError: normalized ppo_mini_batch_size %d should be divisible by "+
+			"ppo_micro_batch_size_per_gpu %d", global/replicas, micro.Value), micro.Origin)
 		accum.Unknown("the batch sizes contradict each other")
 	default:
-		accum.Offer(global/replicas/micro.Value, fmt.Sprintf("%d sequences / %d replicas / micro-batch %d", global, replicas, micro.Value))
+		accum.Offer(global/replicas/micro.Value,
+			fmt.Sprintf("%d sequences / %d replicas / micro-batch %d", global, replicas, micro.Value))
 	}
 }
 
-// dynamicBatch: sequences are put together up to a number of tokens, so that their number varies; as many as fit at full length count.
+// dynamicBatch: sequences are put together up to a number of tokens, so that their number varies; as many as fit at
+// full length count.
 func (v *verl) dynamicBatch(sequence Setting[int]) {
 	j := v.r.job
 	tokens := v.c.size(16384, verlActor+"ppo_max_token_len_per_gpu")
@@ -299,9 +316,11 @@ func (v *verl) dynamicBatch(sequence Setting[int]) {
 	}
 	all := tokens.Value * sequence.Or(1)
 	if all < j.SeqLen.Value {
-		v.refuse(fmt.Sprintf("AssertionError: max_token_len must be greater than the sequence length: %d < %d", all, j.SeqLen.Value), tokens.Origin)
+		v.refuse(fmt.Sprintf("AssertionError: max_token_len must be greater than the sequence length: %d < %d", all,
+			j.SeqLen.Value), tokens.Origin)
 	}
-	j.MicroBatch.Offer(max(all/j.SeqLen.Value, 1), fmt.Sprintf("use_dynamic_bsz: up to %d tokens (%s), so many rows of full length", all, tokens.Origin))
+	j.MicroBatch.Offer(max(all/j.SeqLen.Value, 1),
+		fmt.Sprintf("use_dynamic_bsz: up to %d tokens (%s), so many rows of full length", all, tokens.Origin))
 	j.GradAccum.Unknown("use_dynamic_bsz: the number of micro-batches follows from the lengths")
 }
 
@@ -318,15 +337,20 @@ func (v *verl) precision() {
 		v.r.offerDtype(&j.ParamDtype, dtype)
 		v.r.offerDtype(&j.Precision, dtype)
 		j.MasterFP32.Offer(true, "Megatron keeps an fp32 copy of half-precision weights")
-		v.r.optimizerClass(map[string]string{"adam": "AdamW", "sgd": "SGD"}[c.word("adam", verlActor+"optim.optimizer").Value], c.below(verlActor+"optim"), true, c.fallback)
+		v.r.optimizerClass(map[string]string{"adam": "AdamW",
+			"sgd": "SGD"}[c.word("adam", verlActor+"optim.optimizer").Value], c.below(verlActor+"optim"), true,
+			c.fallback)
 		return
 	}
 	v.r.offerDtype(&j.ParamDtype, c.word("fp32", verlActor+"fsdp_config.model_dtype"))
 	v.r.load.take(j.ParamDtype)
-	v.r.offerDtype(&j.Precision, c.word("bfloat16", verlActor+"fsdp_config.mixed_precision.param_dtype", verlActor+"fsdp_config.dtype"))
+	v.r.offerDtype(&j.Precision, c.word("bfloat16", verlActor+"fsdp_config.mixed_precision.param_dtype",
+		verlActor+"fsdp_config.dtype"))
 	j.MasterFP32.Offer(false, "FSDP keeps no second copy of the weights")
-	module, class := c.word("torch.optim", verlActor+"optim.optimizer_impl"), c.word("AdamW", verlActor+"optim.optimizer")
-	v.r.optimizerClass(module.Value+"."+class.Value, c.below(verlActor+"optim.override_optimizer_config"), false, class.Origin)
+	module, class := c.word("torch.optim", verlActor+"optim.optimizer_impl"),
+		c.word("AdamW", verlActor+"optim.optimizer")
+	v.r.optimizerClass(module.Value+"."+class.Value, c.below(verlActor+"optim.override_optimizer_config"), false,
+		class.Origin)
 }
 
 // offerDtype turns PyTorch's name of a dtype into the vocabulary.

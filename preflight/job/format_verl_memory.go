@@ -14,7 +14,8 @@ func (v *verl) sharding() {
 	config := verlActor + "fsdp_config."
 	v.r.verlFSDP(strategy, c.flag(true, config+"reshard_after_forward"), c.number(-1, config+"fsdp_size"))
 	offload := Offload{Optimizer: "none", Params: "none"}
-	params, optimizer, policy := c.flag(false, config+"param_offload"), c.flag(false, config+"optimizer_offload"), c.flag(false, config+"offload_policy")
+	params, optimizer, policy := c.flag(false, config+"param_offload"), c.flag(false, config+"optimizer_offload"),
+		c.flag(false, config+"offload_policy")
 	origin := optimizer.Origin
 	if optimizer.Value || policy.Value {
 		offload.Optimizer = "cpu"
@@ -23,7 +24,8 @@ func (v *verl) sharding() {
 		offload.Params = "cpu"
 		origin += ", " + params.Origin
 	}
-	offload.Idle = !policy.Value // update_actor loads both (workers/fsdp_workers.py); the policy is FSDP's own offloading
+	// update_actor loads both (workers/fsdp_workers.py); the policy is FSDP's own offloading
+	offload.Idle = !policy.Value
 	v.r.offerOffload(offload, origin, params, optimizer, policy)
 	j.CP.take(c.size(1, verlActor+"ulysses_sequence_parallel_size", config+"ulysses_sequence_parallel_size"))
 	const model = "actor_rollout_ref.model."
@@ -39,9 +41,11 @@ func (v *verl) sharding() {
 	case fused.Value:
 		j.FusedLoss.Offer(map[bool]string{true: "triton-ce", false: "chunked"}[kind.Value == "triton"], fused.Origin)
 	default:
-		j.FusedLoss.Offer("none", fused.Origin+"; Liger's kernels leave whole logits too, from which verl computes the loss")
+		j.FusedLoss.Offer("none", fused.Origin+
+			"; Liger's kernels leave whole logits too, from which verl computes the loss")
 	}
-	if liger := c.flag(false, model+"use_liger"); liger.Known { // _apply_liger_kernel_to_instance in verl/workers/fsdp_workers.py
+	// _apply_liger_kernel_to_instance in verl/workers/fsdp_workers.py
+	if liger := c.flag(false, model+"use_liger"); liger.Known {
 		j.LayerKernels.Offer(map[bool]string{true: "liger", false: "none"}[liger.Value], liger.Origin)
 	}
 }
@@ -125,11 +129,12 @@ func (v *verl) megatronParallel() {
 	j.FusedLoss.Offer("native-fused", "verl computes a vocabulary-parallel loss with Megatron")
 }
 
-// inference: the engine that makes the answers lives in the same processes. While the model is trained its memory is free, unless
-// free_cache_engine is off.
+// inference: the engine that makes the answers lives in the same processes. While the model is trained its memory is
+// free, unless free_cache_engine is off.
 func (v *verl) inference() {
 	share := &v.r.job.InferenceShare
-	part, freed := v.c.fraction(0.5, "actor_rollout_ref.rollout.gpu_memory_utilization"), v.c.flag(true, "actor_rollout_ref.rollout.free_cache_engine")
+	part, freed := v.c.fraction(0.5, "actor_rollout_ref.rollout.gpu_memory_utilization"),
+		v.c.flag(true, "actor_rollout_ref.rollout.free_cache_engine")
 	name := v.c.word("vllm", "actor_rollout_ref.rollout.name")
 	switch {
 	case name.Value == "hf":
@@ -137,13 +142,15 @@ func (v *verl) inference() {
 	case !part.Known || !freed.Known:
 		share.Unknown(part.Origin)
 	case freed.Value:
-		share.Offer(0, fmt.Sprintf("%s takes %g of the GPU for the answers and frees it for training (free_cache_engine: %s)", name.Value, part.Value, freed.Origin))
+		share.Offer(0, fmt.Sprintf("%s takes %g of the GPU for the answers and frees it for training "+
+			"(free_cache_engine: %s)", name.Value, part.Value, freed.Origin))
 	default:
 		share.Offer(part.Value, part.Origin)
 	}
 }
 
-// readVerlSFT reads the two fine-tuning programs: fsdp_sft_trainer (model.*) and sft_trainer, built on engines (engine.*).
+// readVerlSFT reads the two fine-tuning programs: fsdp_sft_trainer (model.*) and sft_trainer, built on engines
+// (engine.*).
 func (r *reader) readVerlSFT(c *configuration) {
 	j := r.job
 	engine := r.family.program != "fsdp_sft_trainer"
@@ -163,7 +170,8 @@ func (r *reader) readVerlSFT(c *configuration) {
 	r.load.take(j.ParamDtype)
 	r.offerDtype(&j.Precision, c.word("bfloat16", config+"dtype"))
 	j.MasterFP32.Offer(false, "FSDP keeps no second copy of the weights")
-	r.optimizerClass(c.word("torch.optim", "optim.optimizer_impl").Value+"."+c.word("AdamW", "optim.optimizer").Value, c.below("optim.override_optimizer_config"), false, c.fallback)
+	r.optimizerClass(c.word("torch.optim", "optim.optimizer_impl").Value+"."+c.word("AdamW", "optim.optimizer").Value,
+		c.below("optim.override_optimizer_config"), false, c.fallback)
 	r.verlFSDP(strategy, c.flag(true, config+"reshard_after_forward"), c.number(-1, config+"fsdp_size"))
 	offload := Offload{Optimizer: "none", Params: "none"}
 	if engine && c.flag(false, config+"optimizer_offload").Value {
@@ -193,7 +201,8 @@ func (r *reader) verlSFTBatch(c *configuration, engine bool) {
 		tokens := c.size(8192, "data.max_token_len_per_gpu")
 		if tokens.Known && j.SeqLen.Known {
 			all := tokens.Value * j.CP.Or(1)
-			j.MicroBatch.Offer(max(all/j.SeqLen.Value, 1), fmt.Sprintf("use_dynamic_bsz: up to %d tokens (%s), so many rows of full length", all, tokens.Origin))
+			j.MicroBatch.Offer(max(all/j.SeqLen.Value, 1),
+				fmt.Sprintf("use_dynamic_bsz: up to %d tokens (%s), so many rows of full length", all, tokens.Origin))
 		}
 		j.MicroBatch.Unknown("use_dynamic_bsz: the number of sequences follows from tokens, which are not known")
 		j.GradAccum.Unknown("use_dynamic_bsz: the number of micro-batches follows from the lengths")

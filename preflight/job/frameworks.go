@@ -2,43 +2,54 @@ package job
 
 import "cmp"
 
-// A framework is a training library or program whose settings are understood: one row of frameworks, one file of its own.
+// A framework is a training library or program whose settings are understood: one row of frameworks, one file of its
+// own.
 type framework struct {
 	name string // value of the job's key framework
-	// recognise judges the script (a path, "-m module" or a recipe's name), its arguments and the files that they name; ok is false
-	// when they are not this framework's. It offers nothing.
+	// recognise judges the script (a path, "-m module" or a recipe's name), its arguments and the files that they name;
+	// ok is false when they are not this framework's. It offers nothing.
 	recognise func(r *reader) (f family, ok bool)
 	// read offers what the arguments and the files that they name say, strongest first.
 	read func(r *reader)
-	// defaults offers the framework's own defaults for what nobody said, after the model has been read; nil when it has none.
+	// defaults offers the framework's own defaults for what nobody said, after the model has been read; nil when it has
+	// none.
 	defaults func(r *reader)
 	// refusals lists combinations of arguments with which it ends before it trains; nil when it has none of its own.
 	refusals func() []refusal
 }
 
-// frameworks lists what is recognised, the most specific first: the first row that recognises a script reads it. A new one is a row
-// here and a file format_<name>.go.
+// frameworks lists what is recognised, the most specific first: the first row that recognises a script reads it. A new
+// one is a row here and a file format_<name>.go.
 func frameworks() []framework {
 	return []framework{
 		{name: "openrlhf", recognise: recogniseOpenRLHF, read: (*reader).readOpenRLHF},
 		{name: "verl", recognise: recogniseVerl, read: (*reader).readVerl},
-		{name: "megatron", recognise: recogniseMegatron, read: (*reader).readMegatron, defaults: (*reader).megatronDefaults},
+		{name: "megatron", recognise: recogniseMegatron, read: (*reader).readMegatron,
+			defaults: (*reader).megatronDefaults},
 		{name: "torchtune", recognise: recogniseTorchtune, read: (*reader).readTorchtune},
 		{name: "torchtitan", recognise: recogniseTorchtitan, read: (*reader).readTorchtitan},
 		{name: "litgpt", recognise: recogniseLitGPT, read: (*reader).readLitGPTArguments},
 		{name: "lightning", recognise: recogniseLightning, read: (*reader).readLightning},
 		{name: "nanotron", recognise: recogniseNanotron, read: (*reader).readNanotron},
-		{name: "unsloth", recognise: recogniseUnslothCLI, read: (*reader).readUnslothCLI, defaults: (*reader).unslothDefaults},
-		{name: "unsloth", recognise: recogniseUnsloth, read: (*reader).readUnsloth, defaults: (*reader).unslothDefaults},
-		{name: "open-instruct", recognise: recogniseOpenInstruct, read: (*reader).readOpenInstruct, defaults: (*reader).openInstructDefaults},
+		{name: "unsloth", recognise: recogniseUnslothCLI, read: (*reader).readUnslothCLI,
+			defaults: (*reader).unslothDefaults},
+		{name: "unsloth", recognise: recogniseUnsloth, read: (*reader).readUnsloth,
+			defaults: (*reader).unslothDefaults},
+		{name: "open-instruct", recognise: recogniseOpenInstruct, read: (*reader).readOpenInstruct,
+			defaults: (*reader).openInstructDefaults},
 		{name: "trl", recognise: recogniseTRL, read: (*reader).readTRL, defaults: (*reader).trlDefaults},
-		{name: "axolotl", recognise: recogniseAxolotl, read: (*reader).readAxolotlYAML, defaults: (*reader).axolotlDefaults, refusals: axolotlRefusals},
-		{name: "llamafactory", recognise: recogniseLlamafactory, read: (*reader).readLLaMAFactory, defaults: (*reader).llamafactoryDefaults, refusals: llamafactoryRefusals},
-		{name: "hf-trainer", recognise: byScript("hf-trainer"), read: (*reader).readTrainer, defaults: (*reader).trainerDefaults},
-		{name: "custom", recognise: byScript("custom"), read: (*reader).readTrainer, defaults: (*reader).noTrainerDefaults},
+		{name: "axolotl", recognise: recogniseAxolotl, read: (*reader).readAxolotlYAML,
+			defaults: (*reader).axolotlDefaults, refusals: axolotlRefusals},
+		{name: "llamafactory", recognise: recogniseLlamafactory, read: (*reader).readLLaMAFactory,
+			defaults: (*reader).llamafactoryDefaults, refusals: llamafactoryRefusals},
+		{name: "hf-trainer", recognise: byScript("hf-trainer"), read: (*reader).readTrainer,
+			defaults: (*reader).trainerDefaults},
+		{name: "custom", recognise: byScript("custom"), read: (*reader).readTrainer,
+			defaults: (*reader).noTrainerDefaults},
 		{name: "", recognise: recogniseSource, read: (*reader).readOwnScript, defaults: (*reader).sourceDefaults},
 		{name: "deepspeed", recognise: recogniseNativeDeepSpeed, read: (*reader).readTrainer},
-		{name: "hf-trainer", recognise: recogniseArguments, read: (*reader).readTrainer, defaults: (*reader).trainerDefaults},
+		{name: "hf-trainer", recognise: recogniseArguments, read: (*reader).readTrainer,
+			defaults: (*reader).trainerDefaults},
 		{name: "", recognise: recogniseForeign, read: (*reader).readForeign},
 	}
 }
@@ -51,7 +62,8 @@ func byScript(name string) func(*reader) (family, bool) {
 	}
 }
 
-// readScriptArguments decides the framework and lets it read what the script is told: its arguments and the files they name.
+// readScriptArguments decides the framework and lets it read what the script is told: its arguments and the files they
+// name.
 func (r *reader) readScriptArguments() {
 	if !r.job.Script.Known {
 		return

@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// fsdpStrategies maps Trainer's words (transformers trainer_utils.py, FSDPOption) and accelerate's names to the job vocabulary.
-// Hybrid strategies replicate over groups; no_shard is plain data parallelism.
+// fsdpStrategies maps Trainer's words (transformers trainer_utils.py, FSDPOption) and accelerate's names to the job
+// vocabulary. Hybrid strategies replicate over groups; no_shard is plain data parallelism.
 func fsdpStrategies() map[string]string {
-	return map[string]string{"full_shard": "fsdp-full", "shard_grad_op": "fsdp-grad", "hybrid_shard": "fsdp-hybrid", "hybrid_shard_zero2": "fsdp-hybrid", "no_shard": "ddp"}
+	return map[string]string{"full_shard": "fsdp-full", "shard_grad_op": "fsdp-grad", "hybrid_shard": "fsdp-hybrid",
+		"hybrid_shard_zero2": "fsdp-hybrid", "no_shard": "ddp"}
 }
 
 // fsdpWords are the words of --fsdp; true, its newer form, is full_shard. None when it is off.
@@ -18,7 +19,8 @@ func (r *reader) fsdpWords() []string {
 	if newer, known := r.atLeast("transformers", 5, 10); r.args["fsdp"].bare && known && newer {
 		return []string{"full_shard"}
 	}
-	words := strings.FieldsFunc(strings.ToLower(strings.Join(r.args["fsdp"].list, " ")), func(c rune) bool { return c == ' ' || c == ',' })
+	words := strings.FieldsFunc(strings.ToLower(strings.Join(r.args["fsdp"].list, " ")),
+		func(c rune) bool { return c == ' ' || c == ',' })
 	if len(words) > 0 {
 		if on, ok := document.ParseBool(words[0]); ok && on {
 			words[0] = "full_shard"
@@ -29,7 +31,8 @@ func (r *reader) fsdpWords() []string {
 	return words
 }
 
-// readFSDP reads --fsdp and --fsdp_config of Trainer. Its configuration is read without --fsdp too, but then has no effect.
+// readFSDP reads --fsdp and --fsdp_config of Trainer. Its configuration is read without --fsdp too, but then has no
+// effect.
 func (r *reader) readFSDP() {
 	a, given := r.args["fsdp"]
 	if !given || r.deepspeed != nil {
@@ -45,7 +48,8 @@ func (r *reader) readFSDP() {
 		if s := fsdpStrategies()[word]; s != "" {
 			strategy, strategies[word] = s, true
 		} else if word != "offload" && word != "auto_wrap" {
-			r.wrongArgument(a, "words from full_shard, shard_grad_op, hybrid_shard, hybrid_shard_zero2, no_shard, offload, auto_wrap")
+			r.wrongArgument(a, "words from full_shard, shard_grad_op, hybrid_shard, hybrid_shard_zero2, no_shard, "+
+				"offload, auto_wrap")
 		}
 	}
 	newer, known := r.atLeast("transformers", 5, 10) // only words that add something are left there
@@ -107,7 +111,8 @@ func (r *reader) applyFSDP(a argument, words []string, strategy string, config *
 	r.offerStrategy(a, strategy, config)
 
 	offload := Offload{Optimizer: "none", Params: "none"}
-	if slices.Contains(words, "offload") || r.nodeBool(config.First("cpu_offload", "offload_params", "fsdp_offload_params"), false) {
+	if slices.Contains(words, "offload") ||
+		r.nodeBool(config.First("cpu_offload", "offload_params", "fsdp_offload_params"), false) {
 		offload = Offload{Optimizer: "cpu", Params: "cpu"}
 	}
 	j.Offload.Offer(offload, a.origin)
@@ -124,9 +129,9 @@ func (r *reader) applyFSDP(a argument, words []string, strategy string, config *
 	}
 }
 
-// offerStrategy decides what is sharded. Version 2 has no strategies: parameters are resharded after the forward pass, or stay gathered
-// as in ZeRO-2. Trainer's own default for that was false up to transformers 5.3 and follows the strategy since (training_args.py,
-// _process_fsdp_args); version 1 takes a strategy's name there since 5.4.
+// offerStrategy decides what is sharded. Version 2 has no strategies: parameters are resharded after the forward pass,
+// or stay gathered as in ZeRO-2. Trainer's own default for that was false up to transformers 5.3 and follows the
+// strategy since (training_args.py, _process_fsdp_args); version 1 takes a strategy's name there since 5.4.
 func (r *reader) offerStrategy(a argument, strategy string, config *document.Node) {
 	set, origin := &r.job.Sharding, a.origin
 	reshard := fsdpKey(config, "reshard_after_forward")
@@ -140,7 +145,8 @@ func (r *reader) offerStrategy(a argument, strategy string, config *document.Nod
 	follows, known := r.atLeast("transformers", 5, 4)
 	switch {
 	case reshard == nil && !known && strategy == "fsdp-full":
-		set.Unknown("whether parameters stay gathered after the forward pass by default changed in transformers 5.4, and its version is not known; give --sharding or --versions")
+		set.Unknown("whether parameters stay gathered after the forward pass by default changed in transformers " +
+			"5.4, and its version is not known; give --sharding or --versions")
 		return
 	case reshard == nil && known && !follows && strategy == "fsdp-full":
 		strategy = "fsdp-grad"
@@ -160,8 +166,8 @@ func reshardName(n *document.Node) (string, error) {
 	return strings.ToLower(text), err
 }
 
-// fsdpUnits decides what is gathered at once. Up to transformers 5.9 only auto_wrap makes units; later versions wrap layers unless
-// auto_wrap_policy says something else.
+// fsdpUnits decides what is gathered at once. Up to transformers 5.9 only auto_wrap makes units; later versions wrap
+// layers unless auto_wrap_policy says something else.
 func (r *reader) fsdpUnits(a argument, words []string, config *document.Node) (wrap, origin string) {
 	if r.fsdpWrapsBySize(config) {
 		return "size", a.origin
@@ -193,13 +199,14 @@ func (r *reader) fsdpWrapsBySize(config *document.Node) bool {
 		r.unread(err)
 	}
 	if count > 0 && fsdpKey(config, "transformer_layer_cls_to_wrap") != nil && r.family.huggingFace() {
-		r.contradiction(n, "min_num_params and transformer_layer_cls_to_wrap are mutually exclusive, and Trainer refuses to start with both; remove one")
+		r.contradiction(n, "min_num_params and transformer_layer_cls_to_wrap are mutually exclusive, and Trainer "+
+			"refuses to start with both; remove one")
 	}
 	return count > 0
 }
 
-// fsdpVersion: Trainer passes the version of its configuration on since transformers 5.0, with the default 1 up to 5.9 and 2 since
-// 5.10; before, accelerate takes it from FSDP_VERSION alone (compared over the releases' training_args.py).
+// fsdpVersion: Trainer passes the version of its configuration on since transformers 5.0, with the default 1 up to 5.9
+// and 2 since 5.10; before, accelerate takes it from FSDP_VERSION alone (compared over the releases' training_args.py).
 func (r *reader) fsdpVersion(config *document.Node, set *Setting[int]) {
 	n := fsdpKey(config, "version")
 	passed, known := r.atLeast("transformers", 5)

@@ -6,28 +6,34 @@ import (
 	"sync"
 )
 
-// Options that look as if they were about a setting, and that nothing here understood. They decide nothing; but "not given" would be untrue.
+// Options that look as if they were about a setting, and that nothing here understood. They decide nothing; but "not
+// given" would be untrue.
 
-// lookalikes are the words that options about a setting have in their names, on any side of a dash, a dot or an underscore. A word with such
-// a mark in it is a whole name.
+// lookalikes are the words that options about a setting have in their names, on any side of a dash, a dot or an
+// underscore. A word with such a mark in it is a whole name.
 var lookalikes = sync.OnceValue(func() map[string]string {
 	precision := "amp fp16 bf16 fp8 fp32 half precision dtype float16 bfloat16 mixed_precision"
-	adapter := "lora qlora dora peft adapter adapters tuner sft_type train_type finetuning_type network_dim network_module"
+	adapter := "lora qlora dora peft adapter adapters tuner sft_type train_type finetuning_type network_dim " +
+		"network_module"
 	return map[string]string{
-		"model":              "model arch architecture backbone pretrained base_model checkpoint hf_checkpoint model_name network",
-		"model_params":       "model arch architecture backbone pretrained base_model hf_checkpoint num_layers n_layer hidden_size n_embd",
-		"param_dtype":        precision,
-		"base_dtype":         precision,
-		"precision":          precision,
-		"autocast":           precision,
-		"master_fp32":        precision,
-		"optimizer":          "opt optim optimizer optimizer_type use_8bit_adam adam_8bit",
-		"micro_batch":        "b bs bsz batch batchsize ims_per_batch max_tokens",
-		"global_batch":       "b bs bsz batch batchsize ims_per_batch",
-		"grad_accum":         "accum accumulation accumulate accum_iter update_freq iter_size",
-		"seq_len":            "length seqlen seq_len block_size context_size ctx_len tokens_per_sample resolution imgsz image_size cutoff_len",
-		"packing":            "packing pack",
-		"checkpointing":      "gradient_checkpointing activation_checkpointing recompute recomputation remat grad_checkpointing grad_checkpoint checkpoint_activations gradient_checkpoint use_checkpoint",
+		"model": "model arch architecture backbone pretrained base_model checkpoint hf_checkpoint " +
+			"model_name network",
+		"model_params": "model arch architecture backbone pretrained base_model hf_checkpoint num_layers " +
+			"n_layer hidden_size n_embd",
+		"param_dtype":  precision,
+		"base_dtype":   precision,
+		"precision":    precision,
+		"autocast":     precision,
+		"master_fp32":  precision,
+		"optimizer":    "opt optim optimizer optimizer_type use_8bit_adam adam_8bit",
+		"micro_batch":  "b bs bsz batch batchsize ims_per_batch max_tokens",
+		"global_batch": "b bs bsz batch batchsize ims_per_batch",
+		"grad_accum":   "accum accumulation accumulate accum_iter update_freq iter_size",
+		"seq_len": "length seqlen seq_len block_size context_size ctx_len tokens_per_sample resolution " +
+			"imgsz image_size cutoff_len",
+		"packing": "packing pack",
+		"checkpointing": "gradient_checkpointing activation_checkpointing recompute recomputation remat " +
+			"grad_checkpointing grad_checkpoint checkpoint_activations gradient_checkpoint use_checkpoint",
 		"activation_offload": "offloading offload",
 		"method":             adapter,
 		"lora":               adapter,
@@ -59,8 +65,8 @@ func looksLike(option, words string) bool {
 	return false
 }
 
-// silence is why a setting that nothing set is not decided by that: an option that looks like it was given to a script of the user's, or
-// the program is not known. "" when silence decides.
+// silence is why a setting that nothing set is not decided by that: an option that looks like it was given to a script
+// of the user's, or the program is not known. "" when silence decides.
 func (r *reader) silence(key string) string {
 	switch given := ""; {
 	case r.family.foreign:
@@ -73,7 +79,8 @@ func (r *reader) silence(key string) string {
 	return ""
 }
 
-// givenAs says how the command line gives what looks like a setting, and that it was not understood; "" when nothing does.
+// givenAs says how the command line gives what looks like a setting, and that it was not understood; "" when nothing
+// does.
 func (r *reader) givenAs(key string) string {
 	words := lookalikes()[key]
 	if words == "" {

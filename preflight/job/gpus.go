@@ -13,8 +13,9 @@ func (r *reader) offerGPUs(n int, origin string) {
 	}
 }
 
-// visibleGPUs is how many GPUs the ranks of a node can see; -1 when it is not known. Sources.GPUs already obeys a CUDA_VISIBLE_DEVICES that
-// the command inherits; one that the command sets itself counts here, and so does what srun or docker give.
+// visibleGPUs is how many GPUs the ranks of a node can see; -1 when it is not known. Sources.GPUs already obeys a
+// CUDA_VISIBLE_DEVICES that the command inherits; one that the command sets itself counts here, and so does what srun
+// or docker give.
 func (r *reader) visibleGPUs() int {
 	there := r.src.GPUs
 	if r.given.Known {
@@ -41,7 +42,8 @@ func (r *reader) visibleGPUs() int {
 	return visibleCount(set.text, limit)
 }
 
-// countedGPUs is how many GPUs a script counts: those that a list of CUDA_VISIBLE_DEVICES leaves, or without one all that are there.
+// countedGPUs is how many GPUs a script counts: those that a list of CUDA_VISIBLE_DEVICES leaves, or without one all
+// that are there.
 func (r *reader) countedGPUs(list string, set bool) (count int, known bool) {
 	if set {
 		return visibleCount(list, -1), list != ""
@@ -62,7 +64,8 @@ func (r *reader) countedCPUs() int {
 
 const visibleDevices = "CUDA_VISIBLE_DEVICES"
 
-// visibleCount is how many devices CUDA shows for a list: names up to the first that is none of the limit devices (-1: any number).
+// visibleCount is how many devices CUDA shows for a list: names up to the first that is none of the limit devices (-1:
+// any number).
 func visibleCount(list string, limit int) int {
 	count := 0
 	for name := range strings.SplitSeq(list, ",") {

@@ -24,10 +24,12 @@ type adapterParts struct {
 
 // sequenceArguments are the names under which scripts take the length of a row, strongest first.
 func sequenceArguments() []string {
-	return []string{"block_size", "max_seq_length", "max_length", "model_max_length", "max_seq_len", "seq_len", "seq_length", "cutoff_len"}
+	return []string{"block_size", "max_seq_length", "max_length", "model_max_length", "max_seq_len", "seq_len",
+		"seq_length", "cutoff_len"}
 }
 
-// readTrainingArguments turns the script's arguments into settings, each on its own; what depends on several is decided later.
+// readTrainingArguments turns the script's arguments into settings, each on its own; what depends on several is decided
+// later.
 func (r *reader) readTrainingArguments() {
 	j := r.job
 	r.readMicroBatch()
@@ -51,7 +53,8 @@ func (r *reader) readTrainingArguments() {
 	if a := r.args["attn_implementation"]; a.text != "" {
 		j.Attention.Offer(a.text, a.origin)
 	}
-	for _, name := range []string{"use_flash_attention_2", "flash_attention_2"} { // of the first alignment-handbook, and scripts like it
+	// of the first alignment-handbook, and scripts like it
+	for _, name := range []string{"use_flash_attention_2", "flash_attention_2"} {
 		if r.on(name) {
 			j.Attention.Offer("flash_attention_2", r.args[name].origin)
 		}
@@ -82,14 +85,15 @@ func (r *reader) readMicroBatch() {
 	case world == 0:
 		whole.Unknown(split.Origin() + " spreads the batch over the ranks, whose number is not known")
 	case all.Value%world != 0:
-		r.contradiction(split, "split_batches spreads %d rows over %d processes, which does not come out even, and accelerate refuses that; change --per_device_train_batch_size", all.Value, world)
+		r.contradiction(split, "split_batches spreads %d rows over %d processes, which does not come out even, and "+
+			"accelerate refuses that; change --per_device_train_batch_size", all.Value, world)
 	default:
 		whole.Offer(all.Value/world, all.Origin+" over the ranks: "+split.Origin())
 	}
 }
 
-// readCheckpointing: transformers 5.2x calls gradient_checkpointing activation_checkpointing, and can checkpoint every N-th layer or keep
-// what is saved on the host (training_args.py).
+// readCheckpointing: transformers 5.2x calls gradient_checkpointing activation_checkpointing, and can checkpoint every
+// N-th layer or keep what is saved on the host (training_args.py).
 func (r *reader) readCheckpointing() {
 	for _, name := range []string{"activation_checkpointing", "gradient_checkpointing"} {
 		options := r.dictionary(name + "_kwargs")
@@ -114,15 +118,16 @@ func (r *reader) readCheckpointing() {
 	}
 }
 
-// readLoss: a loss that never holds whole logits. Liger's fused kernel can be switched off on its own (liger_kernel_config); TRL's
-// SFTTrainer has losses of its own.
+// readLoss: a loss that never holds whole logits. Liger's fused kernel can be switched off on its own
+// (liger_kernel_config); TRL's SFTTrainer has losses of its own.
 func (r *reader) readLoss() {
 	j := r.job
 	for _, name := range []string{"use_liger_kernel", "use_liger", "use_liger_loss"} {
 		if !r.on(name) {
 			continue
 		}
-		if n := r.dictionary("liger_kernel_config").Get("fused_linear_cross_entropy"); n != nil && !r.nodeBool(n, true) {
+		if n := r.dictionary("liger_kernel_config").Get("fused_linear_cross_entropy"); n != nil &&
+			!r.nodeBool(n, true) {
 			j.FusedLoss.Offer("none", n.Origin())
 		}
 		if name == "use_liger_kernel" && r.wantsLogits() {
@@ -136,8 +141,8 @@ func (r *reader) readLoss() {
 	}
 }
 
-// wantsLogits: TRL's losses of preferences and rewards take no part in Liger's fused one, which use_liger_loss replaced until use_liger_kernel
-// did both.
+// wantsLogits: TRL's losses of preferences and rewards take no part in Liger's fused one, which use_liger_loss replaced
+// until use_liger_kernel did both.
 func (r *reader) wantsLogits() bool {
 	if r.family.framework != "trl" || r.on("use_liger_loss") {
 		return false
@@ -151,8 +156,8 @@ func (r *reader) wantsLogits() bool {
 	return false
 }
 
-// ligerLayers: Liger's switch replaces the kernels of the layers too, as liger_kernel_config says (transformers/integrations/liger.py); that of
-// TRL's losses is for the loss alone.
+// ligerLayers: Liger's switch replaces the kernels of the layers too, as liger_kernel_config says
+// (transformers/integrations/liger.py); that of TRL's losses is for the loss alone.
 func (r *reader) ligerLayers(name string) {
 	if name == "use_liger_loss" {
 		return
@@ -207,7 +212,8 @@ func (r *reader) readOptimizer() {
 	if layerwise {
 		r.job.OptimizerInBackward.Offer(true, a.origin+" "+a.text)
 	}
-	if momentum := optimArgument(r.args["optim_args"], "momentum"); momentum != "" && momentum != "0" && momentum != "0.0" {
+	if momentum := optimArgument(r.args["optim_args"], "momentum"); momentum != "" && momentum != "0" &&
+		momentum != "0.0" {
 		o = o.In(optim.Momentum)
 	}
 	r.job.Optimizer.Offer(o.Name, a.origin)
@@ -280,12 +286,13 @@ func (r *reader) readAdapter() {
 	p.dora, p.rslora = p.dora || r.on("use_dora"), p.rslora || r.on("use_rslora")
 }
 
-// readQuantisation reads load_in_4bit and load_in_8bit. TRL's ModelConfig defaults to nf4 without nested scales and computes in the
-// dtype of loading; another script's defaults are its own, so its type stays open.
+// readQuantisation reads load_in_4bit and load_in_8bit. TRL's ModelConfig defaults to nf4 without nested scales and
+// computes in the dtype of loading; another script's defaults are its own, so its type stays open.
 func (r *reader) readQuantisation() {
 	switch {
 	case r.on("load_in_4bit"):
-		q := &Quant{Method: "bnb", Bits: 4, Type: r.args["bnb_4bit_quant_type"].text, Double: r.on("use_bnb_nested_quant"), Storage: "uint8"}
+		q := &Quant{Method: "bnb", Bits: 4, Type: r.args["bnb_4bit_quant_type"].text,
+			Double: r.on("use_bnb_nested_quant"), Storage: "uint8"}
 		if q.Type == "" && r.family.framework == "trl" {
 			q.Type = "nf4"
 		}

@@ -21,9 +21,9 @@ type argument struct {
 	origin string         // "command line --bf16", "args.json:7"
 }
 
-// parseArguments reads the script's words by the grammar of HfArgumentParser: two spellings of every option, --option=value, bare
-// booleans, --no_option, lists, the last one wins. With abbreviations it also accepts unique prefixes, as argparse does. Words that
-// belong to no known option are the script's own business.
+// parseArguments reads the script's words by the grammar of HfArgumentParser: two spellings of every option,
+// --option=value, bare booleans, --no_option, lists, the last one wins. With abbreviations it also accepts unique
+// prefixes, as argparse does. Words that belong to no known option are the script's own business.
 func parseArguments(words []string, g *grammar) map[string]argument {
 	args := map[string]argument{}
 	for len(words) > 0 {
@@ -38,7 +38,8 @@ func parseArguments(words []string, g *grammar) map[string]argument {
 			continue
 		}
 		a := argument{text: value, origin: g.origin(option)}
-		if abbreviated := strings.ReplaceAll(strings.TrimPrefix(option, "--"), "-", "_"); !negated && abbreviated != name {
+		if abbreviated := strings.ReplaceAll(strings.TrimPrefix(option, "--"), "-", "_"); !negated &&
+			abbreviated != name {
 			a.origin += " (for --" + name + ")"
 		}
 		switch {
@@ -63,7 +64,8 @@ type grammar struct {
 
 // grammarOf is the parser of the script, for words from the command line or from a file of words.
 func (r *reader) grammarOf(abbreviations bool, from string) *grammar {
-	return &grammar{options: r.argumentKinds(), abbreviations: abbreviations, origin: func(option string) string { return from + " " + option }}
+	return &grammar{options: r.argumentKinds(), abbreviations: abbreviations,
+		origin: func(option string) string { return from + " " + option }}
 }
 
 // resolve finds the field that an option names; "" when it is unknown or ambiguous.
@@ -123,8 +125,8 @@ func (g *grammar) value(a *argument, name string, words []string) []string {
 	return words
 }
 
-// checkBareArguments finds options that argparse refuses without a value: --bf16 is right in transformers and an error in TRL since 0.19,
-// where only --bf16 true is.
+// checkBareArguments finds options that argparse refuses without a value: --bf16 is right in transformers and an error
+// in TRL since 0.19, where only --bf16 true is.
 func (r *reader) checkBareArguments() {
 	if !r.family.huggingFace() {
 		return
@@ -141,8 +143,8 @@ func (r *reader) checkBareArguments() {
 	}
 }
 
-// fileArguments reads a document of arguments: `run_clm.py args.json`, or TRL's --config args.yaml. Fields that are null are as good as
-// absent; those that are not among the options are the script's own.
+// fileArguments reads a document of arguments: `run_clm.py args.json`, or TRL's --config args.yaml. Fields that are
+// null are as good as absent; those that are not among the options are the script's own.
 func fileArguments(doc *document.Node, options map[string]argumentKind) (map[string]argument, error) {
 	args := map[string]argument{}
 	if doc.Value == nil {
@@ -194,7 +196,8 @@ func (r *reader) collectArguments(abbreviations bool) map[string]argument {
 		return args
 	}
 	args := parseArguments(words, r.grammarOf(abbreviations, "command line"))
-	if r.family.readsJSON && !r.family.strict && len(words) > 1 && isArgumentFile(words[0]) && strings.HasPrefix(words[1], "-") {
+	if r.family.readsJSON && !r.family.strict && len(words) > 1 && isArgumentFile(words[0]) &&
+		strings.HasPrefix(words[1], "-") {
 		return r.argumentsBelow(args, words[0]) // alignment-handbook's parser, and many copies of it
 	}
 	if !abbreviations {
@@ -232,9 +235,11 @@ func (r *reader) argumentsBelow(args map[string]argument, file string) map[strin
 	return args
 }
 
-// isArgumentFile: the example scripts take one JSON file in place of all arguments, and many scripts that followed them also YAML.
+// isArgumentFile: the example scripts take one JSON file in place of all arguments, and many scripts that followed them
+// also YAML.
 func isArgumentFile(word string) bool {
-	return !strings.HasPrefix(word, "-") && slices.Contains([]string{".json", ".yaml", ".yml"}, strings.ToLower(filepath.Ext(word)))
+	return !strings.HasPrefix(word, "-") &&
+		slices.Contains([]string{".json", ".yaml", ".yml"}, strings.ToLower(filepath.Ext(word)))
 }
 
 // argumentsIn reads a file of arguments.
@@ -247,7 +252,8 @@ func (r *reader) argumentsIn(file string) (map[string]argument, error) {
 	return fileArguments(doc, r.argumentKinds())
 }
 
-// jsonFile reads a JSON file, or the document itself when the word is one ("{...}"), as HfArgumentParser does for dictionaries.
+// jsonFile reads a JSON file, or the document itself when the word is one ("{...}"), as HfArgumentParser does for
+// dictionaries.
 func (r *reader) jsonFile(word string) (*document.Node, []error, error) {
 	if strings.HasPrefix(word, "{") {
 		return document.JSON([]byte(word), "JSON on the command line")
@@ -259,8 +265,8 @@ func (r *reader) jsonFile(word string) (*document.Node, []error, error) {
 	return document.JSON(data, word)
 }
 
-// dictionary reads an argument that is a dictionary: inline in a file of arguments, JSON on the command line, or a file's name; nil when
-// it was not given or cannot be read, which is then recorded.
+// dictionary reads an argument that is a dictionary: inline in a file of arguments, JSON on the command line, or a
+// file's name; nil when it was not given or cannot be read, which is then recorded.
 func (r *reader) dictionary(name string) *document.Node {
 	a, given := r.args[name]
 	if !given || a.bare {
@@ -299,8 +305,8 @@ func (r *reader) on(name string) bool {
 	return value
 }
 
-// asked is on with the framework's own default where nobody said anything. Files are compared with it; settings wait for the
-// defaults' turn, after weaker sources.
+// asked is on with the framework's own default where nobody said anything. Files are compared with it; settings wait
+// for the defaults' turn, after weaker sources.
 func (r *reader) asked(name string) bool {
 	if value, given := r.boolean(name); given {
 		return value
@@ -339,7 +345,8 @@ func (r *reader) integer(name string, set *Setting[int]) {
 	set.Offer(n, a.origin)
 }
 
-// wrongArgument is an error only where HfArgumentParser would refuse it too; another script may mean something else by the name.
+// wrongArgument is an error only where HfArgumentParser would refuse it too; another script may mean something else by
+// the name.
 func (r *reader) wrongArgument(a argument, need string) {
 	if !r.family.huggingFace() {
 		return

@@ -1,7 +1,7 @@
 package job
 
-// defaultAttention: scaled_dot_product_attention where the architecture supports it, since transformers 4.36 (modeling_utils.py,
-// get_correct_attn_implementation).
+// defaultAttention: scaled_dot_product_attention where the architecture supports it, since transformers 4.36
+// (modeling_utils.py, get_correct_attn_implementation).
 func (r *reader) defaultAttention() {
 	set := &r.job.Attention
 	changes := since("eager", "4.36=sdpa")

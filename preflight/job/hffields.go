@@ -22,8 +22,8 @@ func (f fieldSet) addTo(kinds map[string]argumentKind) {
 	}
 }
 
-// trainingFields are the options that this reader understands, of Hugging Face's TrainingArguments, the example scripts and TRL's
-// ModelConfig and SFTConfig, whose names most scripts share. Options that are not here belong to the script.
+// trainingFields are the options that this reader understands, of Hugging Face's TrainingArguments, the example scripts
+// and TRL's ModelConfig and SFTConfig, whose names most scripts share. Options that are not here belong to the script.
 func trainingFields() fieldSet {
 	return fieldSet{
 		wordArgument: `model_name_or_path model_revision cache_dir output_dir per_device_train_batch_size per_gpu_train_batch_size gradient_accumulation_steps
@@ -42,8 +42,8 @@ func trainingFields() fieldSet {
 	}
 }
 
-// otherTrainingFields are the fields of TrainingArguments (transformers 4.5x and 5) that this reader does not use. They count when
-// argparse decides whether an abbreviation is unique.
+// otherTrainingFields are the fields of TrainingArguments (transformers 4.5x and 5) that this reader does not use. They
+// count when argparse decides whether an abbreviation is unique.
 const otherTrainingFields = `overwrite_output_dir do_predict eval_steps eval_delay eval_accumulation_steps eval_on_start
 	per_gpu_eval_batch_size prediction_loss_only torch_empty_cache_steps num_train_epochs max_steps lr_scheduler_type lr_scheduler_kwargs warmup_ratio
 	warmup_steps log_level log_level_replica log_on_each_node logging_dir logging_strategy logging_first_step logging_steps
@@ -63,8 +63,8 @@ const otherTrainingFields = `overwrite_output_dir do_predict eval_steps eval_del
 // A removedField is an argument that a release dropped: HfArgumentParser then refuses it as unknown.
 type removedField struct{ name, since, instead string }
 
-// removedTrainingFields are the fields that TrainingArguments lost (compared field by field: transformers 4.40, 4.46, 4.53, 4.57, 5.0,
-// 5.2, 5.12, 5.18).
+// removedTrainingFields are the fields that TrainingArguments lost (compared field by field: transformers 4.40, 4.46,
+// 4.53, 4.57, 5.0, 5.2, 5.12, 5.18).
 func removedTrainingFields() []removedField {
 	fields := []removedField{
 		{"evaluation_strategy", "4.53", "--eval_strategy"},

@@ -29,8 +29,8 @@ func since(words ...string) []change {
 	return changes
 }
 
-// fallbackTo makes the defaults of a package for a task the fallbacks of arguments that nobody gave. Where its version is not known
-// and the default changed, the reason is kept instead.
+// fallbackTo makes the defaults of a package for a task the fallbacks of arguments that nobody gave. Where its version
+// is not known and the default changed, the reason is kept instead.
 func (r *reader) fallbackTo(name, task string, histories []fieldHistory) {
 	if r.fallbacks == nil {
 		r.fallbacks, r.unsaid = map[string]argument{}, map[string]string{}
@@ -58,7 +58,8 @@ func (r *reader) defaultOf(name string, changes []change) (value, origin string,
 		return last.value, "default of " + name, true
 	}
 	if r.versions[name] == "" {
-		return "", fmt.Sprintf("not given; %s %s changed its default to %s, and the version is not known; give --versions %s=...",
+		return "", fmt.Sprintf("not given; %s %s changed its default to %s, and the version is not known; give "+
+			"--versions %s=...",
 			name, last.since, orNone(last.value), name), false
 	}
 	for _, c := range changes {
@@ -90,8 +91,8 @@ func containsWord(list, word string) bool {
 	return false
 }
 
-// applyFallbacks reads the settings once more with the framework's defaults in place of what nobody gave: what a stronger source has
-// said stays.
+// applyFallbacks reads the settings once more with the framework's defaults in place of what nobody gave: what a
+// stronger source has said stays.
 func (r *reader) applyFallbacks() {
 	for name, a := range r.fallbacks {
 		if _, given := r.args[name]; !given {
@@ -101,8 +102,10 @@ func (r *reader) applyFallbacks() {
 	r.readTrainingArguments()
 	r.readPrecision()
 	j := r.job
-	for field, set := range map[string]fact{"gradient_checkpointing": &j.Checkpointing, "packing": &j.Packing, "max_length": &j.SeqLen, "bf16": &j.Precision,
-		"loss_type": &j.FusedLoss, "activation_offloading": &j.ActivationOffload, "per_device_train_batch_size": &j.MicroBatch,
+	for field, set := range map[string]fact{"gradient_checkpointing": &j.Checkpointing, "packing": &j.Packing,
+		"max_length": &j.SeqLen, "bf16": &j.Precision,
+		"loss_type": &j.FusedLoss, "activation_offloading": &j.ActivationOffload,
+		"per_device_train_batch_size": &j.MicroBatch,
 		"gradient_accumulation_steps": &j.GradAccum, "beta": &j.RefModel} {
 		if why := r.unsaid[field]; why != "" {
 			set.Unknown(why)

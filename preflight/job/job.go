@@ -1,6 +1,6 @@
 // Package job reads what will be trained and how: the wrapped command line, the files it names, the environment, and
-// oomguard's own flags become one Job in which every setting carries its origin. It never runs Python, never touches the
-// network, and never guesses in silence: what cannot be determined stays unknown and says why.
+// oomguard's own flags become one Job in which every setting carries its origin. It never runs Python, never touches
+// the network, and never guesses in silence: what cannot be determined stays unknown and says why.
 package job
 
 import (
@@ -11,10 +11,11 @@ import (
 	"oomguard/preflight/model"
 )
 
-// Job is what was understood of a training command. Field order is the order in which explain prints; the JSON names are the
-// contract's keys (design: explain), and each flag of the command line is the key with dashes.
+// Job is what was understood of a training command. Field order is the order in which explain prints; the JSON names
+// are the contract's keys (design: explain), and each flag of the command line is the key with dashes.
 type Job struct {
-	Launcher    Setting[string] `json:"launcher"`  // torchrun, torch.distributed.launch, accelerate, deepspeed, python, ...
+	// torchrun, torch.distributed.launch, accelerate, deepspeed, python, ...
+	Launcher    Setting[string] `json:"launcher"`
 	Outer       Setting[string] `json:"outer"`     // srun, mpirun, bash; known and empty: none
 	Framework   Setting[string] `json:"framework"` // hf-trainer, trl, deepspeed, custom, ...
 	Task        Setting[string] `json:"task"`      // pretrain, sft, dpo, ...
@@ -25,16 +26,18 @@ type Job struct {
 	Model       Setting[string] `json:"model"`
 	ModelParams Setting[int64]  `json:"model_params"` // total parameters
 
-	ParamDtype Setting[string] `json:"param_dtype"` // fp32, bf16, fp16: dtype in which trainable weights live between steps
-	BaseDtype  Setting[string] `json:"base_dtype"`  // dtype of frozen weights (LoRA), non-quantised part
-	Precision  Setting[string] `json:"precision"`   // compute: fp32, bf16, fp16, fp8
+	// fp32, bf16, fp16: dtype in which trainable weights live between steps
+	ParamDtype Setting[string] `json:"param_dtype"`
+	BaseDtype  Setting[string] `json:"base_dtype"` // dtype of frozen weights (LoRA), non-quantised part
+	Precision  Setting[string] `json:"precision"`  // compute: fp32, bf16, fp16, fp8
 	// Autocast: torch.autocast chooses the dtype of each operation, whatever the weights have.
 	Autocast   Setting[bool] `json:"autocast"`
 	MasterFP32 Setting[bool] `json:"master_fp32"` // an extra fp32 copy beside lower-precision weights
 	// GradDtype is the dtype of gradients where the engine gives them one of their own: fp32, bf16, fp16.
 	GradDtype Setting[string] `json:"grad_dtype"`
 
-	Optimizer Setting[string] `json:"optimizer"` // adamw (PyTorch's default implementation), adamw_fused, adamw_loop, adamw_8bit, sgd, ...
+	// adamw (PyTorch's default implementation), adamw_fused, adamw_loop, adamw_8bit, sgd, ...
+	Optimizer Setting[string] `json:"optimizer"`
 	// OptimizerInBackward: each parameter is updated as soon as its gradient is there, so that no gradients are kept.
 	OptimizerInBackward Setting[bool] `json:"optimizer_in_backward"`
 	// ProjectionRank is the rank that GaLore and APOLLO project gradients to.
@@ -51,7 +54,8 @@ type Job struct {
 	Packing       Setting[bool] `json:"packing"`
 
 	Checkpointing Setting[string] `json:"checkpointing"` // none, full, selective, selective:N, offload
-	// Reentrant: a checkpointed layer runs on detached copies of its inputs (use_reentrant=True of torch.utils.checkpoint).
+	// Reentrant: a checkpointed layer runs on detached copies of its inputs (use_reentrant=True of
+	// torch.utils.checkpoint).
 	Reentrant         Setting[bool] `json:"checkpointing_reentrant"`
 	ActivationOffload Setting[bool] `json:"activation_offload"`
 
@@ -61,10 +65,13 @@ type Job struct {
 	LoRA            Setting[*LoRA]  `json:"lora"`
 	Quant           Setting[*Quant] `json:"quant"`
 
-	Sharding    Setting[string] `json:"sharding"` // none, ddp, dp, zero1, zero2, zero3, fsdp-full, fsdp-grad, fsdp-hybrid, dist-optim
+	// none, ddp, dp, zero1, zero2, zero3, fsdp-full, fsdp-grad, fsdp-hybrid, dist-optim
+	Sharding    Setting[string] `json:"sharding"`
 	FSDPVersion Setting[int]    `json:"fsdp_version"`
-	FSDPWrap    Setting[string] `json:"fsdp_wrap"`  // layers: one unit a block; size; whole: the whole model is one unit, gathered at once
-	StateDict   Setting[string] `json:"state_dict"` // of FSDP's checkpoints. full: whole on rank 0; sharded: each rank its own shards
+	// layers: one unit a block; size; whole: the whole model is one unit, gathered at once
+	FSDPWrap Setting[string] `json:"fsdp_wrap"`
+	// of FSDP's checkpoints. full: whole on rank 0; sharded: each rank its own shards
+	StateDict Setting[string] `json:"state_dict"`
 	// BucketView: DDP's gradients are views of its buckets instead of a second copy (gradient_as_bucket_view).
 	BucketView Setting[bool]    `json:"gradient_as_bucket_view"`
 	Offload    Setting[Offload] `json:"offload"`
@@ -82,33 +89,37 @@ type Job struct {
 	// Compile says that torch.compile compiles the model, or each of its layers, and with it the loss.
 	Compile   Setting[bool]   `json:"compile"`
 	FusedLoss Setting[string] `json:"fused_loss"` // none, chunked, liger-flce, cut-ce, ...
-	// LayerKernels are fused kernels in place of the layers' own code: none, liger (all that it has for the model), or some of them, as in
-	// liger:rope+rms_norm+glu.
+	// LayerKernels are fused kernels in place of the layers' own code: none, liger (all that it has for the model), or
+	// some of them, as in liger:rope+rms_norm+glu.
 	LayerKernels Setting[string] `json:"layer_kernels"`
 	RefModel     Setting[bool]   `json:"ref_model"`
-	// SecondModels are those held beside the model, but for the reference that is a copy of it (RefModel); known and empty: none.
+	// SecondModels are those held beside the model, but for the reference that is a copy of it (RefModel); known and
+	// empty: none.
 	SecondModels Setting[SecondModels] `json:"second_models"`
-	// InferenceShare is the part of each GPU's memory that an inference engine in the training processes takes (vLLM, colocated); 0: none.
+	// InferenceShare is the part of each GPU's memory that an inference engine in the training processes takes (vLLM,
+	// colocated); 0: none.
 	InferenceShare Setting[float64]    `json:"inference_share"`
 	DeepSpeed      Setting[*DeepSpeed] `json:"ds_resolved"`
 
-	// WillFail says why the job would die at start because its configuration contradicts itself; known and empty: it will not.
+	// WillFail says why the job would die at start because its configuration contradicts itself; known and empty: it
+	// will not.
 	WillFail Setting[string] `json:"will_fail"`
 
 	// Architecture is the model that was loaded for Model (or made from --params); nil when there is none.
 	Architecture *model.Architecture `json:"-"`
-	// Problems would end the job at its start: settings that contradict each other, and files that the program would refuse too. One clear
-	// error each (file, place, remedy).
+	// Problems would end the job at its start: settings that contradict each other, and files that the program would
+	// refuse too. One clear error each (file, place, remedy).
 	Problems []error `json:"-"`
-	// Unreadable are words and files that could not be read here; they say nothing about the job. Absent are files that are not on this
-	// machine and may be on the one where the job runs.
+	// Unreadable are words and files that could not be read here; they say nothing about the job. Absent are files that
+	// are not on this machine and may be on the one where the job runs.
 	Unreadable []error `json:"-"`
 	Absent     []error `json:"-"`
 	// Place is where the command runs: also a container or a cluster that it starts on the way.
 	Place Place `json:"-"`
 	// Faults are oomguard's own failures in reading: what they left open is unknown.
 	Faults []*fence.Fault `json:"-"`
-	// Versions are the package versions of the interpreter that will run (torch, transformers, ...), as far as they are known.
+	// Versions are the package versions of the interpreter that will run (torch, transformers, ...), as far as they are
+	// known.
 	Versions map[string]string `json:"-"`
 	// Argv is the wrapped command, as given.
 	Argv []string `json:"-"`
@@ -138,8 +149,8 @@ type LoRA struct {
 	Bias string `json:"bias,omitempty"`
 	// RankPattern has the rank of modules whose rank is not R.
 	RankPattern map[string]int `json:"rank_pattern,omitempty"`
-	// Modules are the targets by the names that Hugging Face's implementation of the model gives them, where the framework has names
-	// of its own (torchtune's output_proj, LitGPT's query); nil: Targets are such names.
+	// Modules are the targets by the names that Hugging Face's implementation of the model gives them, where the
+	// framework has names of its own (torchtune's output_proj, LitGPT's query); nil: Targets are such names.
 	Modules []string `json:"-"`
 }
 
@@ -151,8 +162,8 @@ func (l *LoRA) Names() []string {
 	return l.Targets
 }
 
-// Targets are the modules that get adapters: their names, or one text that is "all-linear" or a regular expression of full names. In
-// JSON such a text stands without a list, as PEFT writes it.
+// Targets are the modules that get adapters: their names, or one text that is "all-linear" or a regular expression of
+// full names. In JSON such a text stands without a list, as PEFT writes it.
 type Targets []string
 
 // text is the regular expression or "all-linear"; ok is false for names.
@@ -191,7 +202,8 @@ type Quant struct {
 	Storage      string `json:"storage"`
 }
 
-// integers reports whether the weights are held as integers: bitsandbytes' 8 bits, and its 4 bits unless a dtype holds them.
+// integers reports whether the weights are held as integers: bitsandbytes' 8 bits, and its 4 bits unless a dtype holds
+// them.
 func (q *Quant) integers() bool {
 	return q.Method == "bnb" && (q.Bits == 8 || q.Storage == "" || strings.HasSuffix(q.Storage, "int8"))
 }
@@ -218,12 +230,13 @@ func (q Quant) MarshalJSON() ([]byte, error) {
 type Offload struct {
 	Optimizer string `json:"optimizer"` // none, cpu, nvme
 	Params    string `json:"params"`    // none, cpu, nvme
-	// Idle: what is offloaded is on the GPU again while the model is trained (verl moves it away while the answers are generated).
+	// Idle: what is offloaded is on the GPU again while the model is trained (verl moves it away while the answers are
+	// generated).
 	Idle bool `json:"-"`
 }
 
-// DeepSpeed holds the numbers of a DeepSpeed configuration after "auto" and defaults are resolved. Bucket sizes count elements;
-// UnknownSize where "auto" depends on something that is not known.
+// DeepSpeed holds the numbers of a DeepSpeed configuration after "auto" and defaults are resolved. Bucket sizes count
+// elements; UnknownSize where "auto" depends on something that is not known.
 type DeepSpeed struct {
 	Stage                     int     `json:"stage"`
 	TrainMicroBatchSizePerGPU int     `json:"train_micro_batch_size_per_gpu"`

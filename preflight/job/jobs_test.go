@@ -10,12 +10,14 @@ import (
 	"testing"
 )
 
-// The jobs under testdata/jobs are written from the sources of the frameworks that they use: cmd.txt is the command, env.json the
-// environment, the GPUs and the versions, expected.json what a person who knows the frameworks reads in them.
+// The jobs under testdata/jobs are written from the sources of the frameworks that they use: cmd.txt is the command,
+// env.json the environment, the GPUs and the versions, expected.json what a person who knows the frameworks reads in
+// them.
 func TestJobs(t *testing.T) {
 	// later names keys that need a reader that does not exist yet, and which; "*" stands for all keys of the job.
 	later := map[string]map[string]string{
-		// The expectation leaves out what accelerate's plugin writes for zero_stage 2: batch sizes "auto" and DeepSpeed's own buckets.
+		// The expectation leaves out what accelerate's plugin writes for zero_stage 2: batch sizes "auto" and
+		// DeepSpeed's own buckets.
 		"25-trl-cli-grpo-colocate": {"ds_resolved": "written down as null"},
 	}
 	folders, err := filepath.Glob(filepath.Join("testdata", "jobs", "*"))
@@ -57,8 +59,8 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-// sameValue compares JSON values. The expectations were written before the vocabulary told fused AdamW from PyTorch's default, and
-// name only some numbers of ds_resolved.
+// sameValue compares JSON values. The expectations were written before the vocabulary told fused AdamW from PyTorch's
+// default, and name only some numbers of ds_resolved.
 func sameValue(key string, got, want any) bool {
 	if key == "optimizer" && got == "adamw_fused" {
 		got = "adamw"

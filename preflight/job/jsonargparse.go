@@ -8,7 +8,8 @@ import (
 	"oomguard/preflight/job/shell"
 )
 
-// A classArguments is a command line of jsonargparse (Lightning CLI, LitGPT): files and options in their order, later ones win.
+// A classArguments is a command line of jsonargparse (Lightning CLI, LitGPT): files and options in their order, later
+// ones win.
 type classArguments struct {
 	doc        *document.Node
 	positional []string
@@ -38,7 +39,8 @@ func (r *reader) classArguments(words []string) classArguments {
 	return a
 }
 
-// classArgument lays one option over what came before it. A file may stand for the whole (--config) or for one group (--trainer t.yaml).
+// classArgument lays one option over what came before it. A file may stand for the whole (--config) or for one group
+// (--trainer t.yaml).
 func (r *reader) classArgument(a *classArguments, name, text, origin string) {
 	extension := filepath.Ext(text)
 	group := !strings.Contains(name, ".") && (extension == ".yaml" || extension == ".yml") && r.hasFile(text)
@@ -73,8 +75,9 @@ func (r *reader) classArgument(a *classArguments, name, text, origin string) {
 	}
 }
 
-// lightningPrecision is what a word of Lightning's precision means: dtypes of weights and of computation, and whether the word is known
-// (lightning/fabric/connector.py; plugins/precision). -true casts the weights, -mixed keeps them in fp32.
+// lightningPrecision is what a word of Lightning's precision means: dtypes of weights and of computation, and whether
+// the word is known (lightning/fabric/connector.py; plugins/precision). -true casts the weights, -mixed keeps them in
+// fp32.
 func lightningPrecision(word string) (weights, compute string, known bool) {
 	switch word {
 	case "32", "32-true", "64", "64-true": // 64 bits have no word in the vocabulary; they count as the next smaller

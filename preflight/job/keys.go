@@ -32,40 +32,50 @@ func Keys() []Key {
 
 func modelKeys() []Key {
 	return []Key{
-		{Name: "model", Usage: "model folder, config.json or hub name", set: func(r *reader, text, origin string) error {
-			return offerText(&r.job.Model, text, origin)
-		}},
-		{Name: "params", Usage: "number of parameters when there is no config: 7B, 350M, 6738415616", set: func(r *reader, text, origin string) error {
-			n, err := model.ParseParams(text)
-			if err == nil {
-				r.params.Offer(n, origin)
-			}
-			return err
-		}},
-		{Name: "precision", Usage: "weights, compute and master copy at once", Values: precisionNames(), set: setPrecision},
-		wordKey("grad_dtype", "gradients, where the engine gives them a dtype of their own", []string{"fp32", "bf16", "fp16"},
-			func(r *reader) *Setting[string] { return &r.job.GradDtype }),
-		{Name: "versions", Usage: "package versions instead of the installed ones: torch=2.6.0,transformers=4.51.3", set: func(r *reader, text, _ string) error {
-			versions, err := ParseVersions(text)
-			for name, version := range versions {
-				if r.versions[name] == "" {
-					r.versions[name] = version
+		{Name: "model", Usage: "model folder, config.json or hub name",
+			set: func(r *reader, text, origin string) error {
+				return offerText(&r.job.Model, text, origin)
+			}},
+		{Name: "params", Usage: "number of parameters when there is no config: 7B, 350M, 6738415616",
+			set: func(r *reader, text, origin string) error {
+				n, err := model.ParseParams(text)
+				if err == nil {
+					r.params.Offer(n, origin)
 				}
-			}
-			return err
-		}},
+				return err
+			}},
+		{Name: "precision", Usage: "weights, compute and master copy at once", Values: precisionNames(),
+			set: setPrecision},
+		wordKey("grad_dtype", "gradients, where the engine gives them a dtype of their own",
+			[]string{"fp32", "bf16", "fp16"},
+			func(r *reader) *Setting[string] { return &r.job.GradDtype }),
+		{Name: "versions", Usage: "package versions instead of the installed ones: torch=2.6.0,transformers=4.51.3",
+			set: func(r *reader, text, _ string) error {
+				versions, err := ParseVersions(text)
+				for name, version := range versions {
+					if r.versions[name] == "" {
+						r.versions[name] = version
+					}
+				}
+				return err
+			}},
 	}
 }
 
 func trainingKeys() []Key {
 	return []Key{
-		numberKey("micro_batch", "rows that one GPU works on at a time", func(r *reader) *Setting[int] { return &r.job.MicroBatch }),
-		numberKey("grad_accum", "micro-batches before an optimizer step", func(r *reader) *Setting[int] { return &r.job.GradAccum }),
+		numberKey("micro_batch", "rows that one GPU works on at a time",
+			func(r *reader) *Setting[int] { return &r.job.MicroBatch }),
+		numberKey("grad_accum", "micro-batches before an optimizer step",
+			func(r *reader) *Setting[int] { return &r.job.GradAccum }),
 		numberKey("seq_len", "tokens in a row", func(r *reader) *Setting[int] { return &r.job.SeqLen }),
-		boolKey("compile", "torch.compile compiles the model", func(r *reader) *Setting[bool] { return &r.job.Compile }),
-		boolKey("packing", "rows are filled to the sequence length", func(r *reader) *Setting[bool] { return &r.job.Packing }),
-		{Name: "optimizer", Usage: "optimizer and its implementation (transformers' names are understood too)", Values: optim.Words(optim.Ours),
-			also: optim.Words(optim.Trainer), set: func(r *reader, text, origin string) error {
+		boolKey("compile", "torch.compile compiles the model",
+			func(r *reader) *Setting[bool] { return &r.job.Compile }),
+		boolKey("packing", "rows are filled to the sequence length",
+			func(r *reader) *Setting[bool] { return &r.job.Packing }),
+		{Name: "optimizer", Usage: "optimizer and its implementation (transformers' names are understood too)",
+			Values: optim.Words(optim.Ours),
+			also:   optim.Words(optim.Trainer), set: func(r *reader, text, origin string) error {
 				r.offerOptimizer(text, origin, optim.Ours, optim.Trainer)
 				return nil
 			}},
@@ -74,67 +84,81 @@ func trainingKeys() []Key {
 		numberKey("projection_rank", "rank that GaLore and APOLLO project gradients to",
 			func(r *reader) *Setting[int] { return &r.job.ProjectionRank }),
 		boolKey("evaluation", "the training evaluates", func(r *reader) *Setting[bool] { return &r.job.Evaluation }),
-		numberKey("eval_batch", "rows that one GPU evaluates at a time", func(r *reader) *Setting[int] { return &r.job.EvalBatch }),
+		numberKey("eval_batch", "rows that one GPU evaluates at a time",
+			func(r *reader) *Setting[int] { return &r.job.EvalBatch }),
 		boolKey("eval_generates", "an evaluation generates answers (predict_with_generate)",
 			func(r *reader) *Setting[bool] { return &r.job.EvalGenerates }),
 		{Name: "checkpointing", Usage: "activation checkpointing; selective:N is every N-th block",
 			Values: []string{"none", "full", "selective", "selective:N", "offload"}, set: setCheckpointing},
-		boolKey("checkpointing_reentrant", "checkpointed layers run on detached inputs (use_reentrant=True)", func(r *reader) *Setting[bool] { return &r.job.Reentrant }),
-		wordKey("attention", "attention implementation", []string{"eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"},
+		boolKey("checkpointing_reentrant", "checkpointed layers run on detached inputs (use_reentrant=True)",
+			func(r *reader) *Setting[bool] { return &r.job.Reentrant }),
+		wordKey("attention", "attention implementation",
+			[]string{"eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"},
 			func(r *reader) *Setting[string] { return &r.job.Attention }),
-		wordKey("fused_loss", "loss that avoids whole logits", []string{"none", "chunked", "liger-flce", "cut-ce", "triton-ce"},
+		wordKey("fused_loss", "loss that avoids whole logits",
+			[]string{"none", "chunked", "liger-flce", "cut-ce", "triton-ce"},
 			func(r *reader) *Setting[string] { return &r.job.FusedLoss }),
-		wordKey("layer_kernels", "fused kernels in place of the layers' own code", []string{"none", "liger", "liger:rope+rms_norm+glu"},
+		wordKey("layer_kernels", "fused kernels in place of the layers' own code",
+			[]string{"none", "liger", "liger:rope+rms_norm+glu"},
 			func(r *reader) *Setting[string] { return &r.job.LayerKernels }),
 	}
 }
 
 func adapterKeys() []Key {
 	return []Key{
-		wordKey("method", "what is trained", []string{"full", "lora", "qlora"}, func(r *reader) *Setting[string] { return &r.job.Method }),
+		wordKey("method", "what is trained", []string{"full", "lora", "qlora"},
+			func(r *reader) *Setting[string] { return &r.job.Method }),
 		numberKey("lora_r", "rank of the adapters", func(r *reader) *Setting[int] { return &r.adapter.r }),
 		numberKey("lora_alpha", "scale of the adapters", func(r *reader) *Setting[int] { return &r.adapter.alpha }),
-		{Name: "lora_dropout", Usage: "dropout before the adapters, 0 to 1", set: func(r *reader, text, origin string) error {
-			p, err := strconv.ParseFloat(text, 64)
-			if err != nil || !(p >= 0 && p < 1) {
-				return fmt.Errorf("need a number from 0 up to 1, such as 0.05")
-			}
-			r.adapter.dropout.Offer(p, origin)
-			return nil
-		}},
-		{Name: "lora_targets", Usage: "modules that get adapters: q_proj,v_proj or all-linear", set: func(r *reader, text, origin string) error {
-			targets := splitList(text)
-			if len(targets) == 0 {
-				return fmt.Errorf("need module names separated by commas, such as q_proj,v_proj, or all-linear")
-			}
-			r.adapter.targets.Offer(targets, origin)
-			return nil
-		}},
-		{Name: "quant", Usage: "how frozen weights are stored (nf4-dq: scales quantised too)", Values: quantNames(), set: setQuant},
+		{Name: "lora_dropout", Usage: "dropout before the adapters, 0 to 1",
+			set: func(r *reader, text, origin string) error {
+				p, err := strconv.ParseFloat(text, 64)
+				if err != nil || !(p >= 0 && p < 1) {
+					return fmt.Errorf("need a number from 0 up to 1, such as 0.05")
+				}
+				r.adapter.dropout.Offer(p, origin)
+				return nil
+			}},
+		{Name: "lora_targets", Usage: "modules that get adapters: q_proj,v_proj or all-linear",
+			set: func(r *reader, text, origin string) error {
+				targets := splitList(text)
+				if len(targets) == 0 {
+					return fmt.Errorf("need module names separated by commas, such as q_proj,v_proj, or all-linear")
+				}
+				r.adapter.targets.Offer(targets, origin)
+				return nil
+			}},
+		{Name: "quant", Usage: "how frozen weights are stored (nf4-dq: scales quantised too)", Values: quantNames(),
+			set: setQuant},
 	}
 }
 
 func parallelKeys() []Key {
 	return []Key{
-		wordKey("sharding", "how training state is spread over the ranks", []string{"none", "ddp", "dp", "zero1", "zero2", "zero3", "fsdp-full", "fsdp-grad", "fsdp-hybrid", "dist-optim"},
+		wordKey("sharding", "how training state is spread over the ranks",
+			[]string{"none", "ddp", "dp", "zero1", "zero2", "zero3", "fsdp-full", "fsdp-grad", "fsdp-hybrid",
+				"dist-optim"},
 			func(r *reader) *Setting[string] { return &r.job.Sharding }),
-		{Name: "fsdp_version", Usage: "FSDP generation", Values: []string{"1", "2"}, set: func(r *reader, text, origin string) error {
-			return offerNumber(&r.job.FSDPVersion, text, origin)
-		}},
-		wordKey("state_dict", "how FSDP saves", []string{"full", "sharded"}, func(r *reader) *Setting[string] { return &r.job.StateDict }),
+		{Name: "fsdp_version", Usage: "FSDP generation", Values: []string{"1", "2"},
+			set: func(r *reader, text, origin string) error {
+				return offerNumber(&r.job.FSDPVersion, text, origin)
+			}},
+		wordKey("state_dict", "how FSDP saves", []string{"full", "sharded"},
+			func(r *reader) *Setting[string] { return &r.job.StateDict }),
 		boolKey("gradient_as_bucket_view", "DDP's gradients are views of its buckets",
 			func(r *reader) *Setting[bool] { return &r.job.BucketView }),
-		{Name: "offload", Usage: "what lives in host memory", Values: []string{"none", "optimizer", "params", "all"}, set: func(r *reader, text, origin string) error {
-			offload := Offload{Optimizer: "none", Params: "none"}
-			if text == "optimizer" || text == "all" {
-				offload.Optimizer = "cpu"
-			}
-			if text == "params" || text == "all" {
-				offload.Params = "cpu"
-			}
-			r.job.Offload.Offer(offload, origin)
-			return nil
-		}},
+		{Name: "offload", Usage: "what lives in host memory", Values: []string{"none", "optimizer", "params", "all"},
+			set: func(r *reader, text, origin string) error {
+				offload := Offload{Optimizer: "none", Params: "none"}
+				if text == "optimizer" || text == "all" {
+					offload.Optimizer = "cpu"
+				}
+				if text == "params" || text == "all" {
+					offload.Params = "cpu"
+				}
+				r.job.Offload.Offer(offload, origin)
+				return nil
+			}},
 		numberKey("tp", "tensor-parallel size", func(r *reader) *Setting[int] { return &r.job.TP }),
 		numberKey("pp", "pipeline stages", func(r *reader) *Setting[int] { return &r.job.PP }),
 		numberKey("cp", "context-parallel size", func(r *reader) *Setting[int] { return &r.job.CP }),
@@ -235,14 +259,16 @@ func setCheckpointing(r *reader, text, origin string) error {
 }
 
 func numberKey(name, usage string, field func(*reader) *Setting[int]) Key {
-	return Key{Name: name, Usage: usage, set: func(r *reader, text, origin string) error { return offerNumber(field(r), text, origin) }}
+	return Key{Name: name, Usage: usage,
+		set: func(r *reader, text, origin string) error { return offerNumber(field(r), text, origin) }}
 }
 
 func boolKey(name, usage string, field func(*reader) *Setting[bool]) Key {
-	return Key{Name: name, Usage: usage, Values: []string{"true", "false"}, set: func(r *reader, text, origin string) error {
-		field(r).Offer(text == "true", origin)
-		return nil
-	}}
+	return Key{Name: name, Usage: usage, Values: []string{"true", "false"},
+		set: func(r *reader, text, origin string) error {
+			field(r).Offer(text == "true", origin)
+			return nil
+		}}
 }
 
 func wordKey(name, usage string, values []string, field func(*reader) *Setting[string]) Key {
@@ -272,13 +298,14 @@ func splitList(text string) []string {
 	return strings.FieldsFunc(text, func(c rune) bool { return c == ',' || c == ' ' })
 }
 
-// give checks a value and offers it. name is how the person wrote the key ("--quant", "quant"); the error names it, the value and
-// what is allowed.
+// give checks a value and offers it. name is how the person wrote the key ("--quant", "quant"); the error names it, the
+// value and what is allowed.
 func (k Key) give(r *reader, name, text, origin string) error {
 	if k.Values != nil && !k.allows(text) {
 		hint := ""
 		if k.Name == "precision" && (text == "int8" || text == "int4") {
-			hint = " (weights stored in integers: use --quant " + map[string]string{"int8": "int8", "int4": "nf4"}[text] + ")"
+			hint = " (weights stored in integers: use --quant " +
+				map[string]string{"int8": "int8", "int4": "nf4"}[text] + ")"
 		}
 		return fmt.Errorf("%s: %q is not one of %s%s", name, text, strings.Join(k.Values, ", "), hint)
 	}

@@ -20,7 +20,8 @@ func TestPrecision(t *testing.T) {
 		"fp16-true":   "param_dtype=fp16 precision=fp16 master_fp32=false",
 	}
 	for text, want := range tests {
-		j := Read(Sources{Argv: words("torchrun run_clm.py --bf16"), Flags: map[string]string{"precision": text}, GPUs: 1})
+		j := Read(Sources{Argv: words("torchrun run_clm.py --bf16"), Flags: map[string]string{"precision": text},
+			GPUs: 1})
 		if len(j.Problems) > 0 {
 			t.Errorf("%s: %v", text, j.Problems)
 		}
@@ -53,17 +54,21 @@ func TestFlags(t *testing.T) {
 		}
 		check(t, j, tt.want)
 	}
-	offload := map[string]Offload{"optimizer": {Optimizer: "cpu", Params: "none"}, "params": {Optimizer: "none", Params: "cpu"}, "all": {Optimizer: "cpu", Params: "cpu"}}
+	offload := map[string]Offload{"optimizer": {Optimizer: "cpu", Params: "none"},
+		"params": {Optimizer: "none", Params: "cpu"}, "all": {Optimizer: "cpu", Params: "cpu"}}
 	for text, want := range offload {
 		if j := Read(Sources{Flags: map[string]string{"offload": text}}); j.Offload.Value != want {
 			t.Errorf("--offload %s: %+v", text, j.Offload)
 		}
 	}
-	j := Read(Sources{Flags: map[string]string{"quant": "nf4-dq", "lora-r": "64", "lora-targets": "all-linear", "lora-dropout": "0.1", "lora-alpha": "16", "precision": "bf16-true"}})
-	if q := j.Quant.Value; q == nil || *q != (Quant{Method: "bnb", Bits: 4, Type: "nf4", Double: true, ComputeDtype: "bf16", Storage: "uint8"}) {
+	j := Read(Sources{Flags: map[string]string{"quant": "nf4-dq", "lora-r": "64", "lora-targets": "all-linear",
+		"lora-dropout": "0.1", "lora-alpha": "16", "precision": "bf16-true"}})
+	if q := j.Quant.Value; q == nil ||
+		*q != (Quant{Method: "bnb", Bits: 4, Type: "nf4", Double: true, ComputeDtype: "bf16", Storage: "uint8"}) {
 		t.Errorf("quant %+v", q)
 	}
-	if l := j.LoRA.Value; l == nil || l.R != 64 || l.Alpha != 16 || l.Dropout != 0.1 || !slices.Equal(l.Targets, []string{"all-linear"}) {
+	if l := j.LoRA.Value; l == nil || l.R != 64 || l.Alpha != 16 || l.Dropout != 0.1 ||
+		!slices.Equal(l.Targets, []string{"all-linear"}) {
 		t.Errorf("lora %+v", l)
 	}
 	check(t, j, "method=qlora base_dtype=bf16 param_dtype=bf16")
@@ -85,7 +90,8 @@ func TestBadFlags(t *testing.T) {
 	}{
 		{map[string]string{"precision": "int8"}, `--precision: "int8" is not one of fp32, bf16-mixed`},
 		{map[string]string{"precision": "int8"}, "use --quant int8"},
-		{map[string]string{"sharding": "zero4"}, `--sharding: "zero4" is not one of none, ddp, dp, zero1, zero2, zero3, fsdp-full, fsdp-grad, fsdp-hybrid, dist-optim`},
+		{map[string]string{"sharding": "zero4"},
+			`--sharding: "zero4" is not one of none, ddp, dp, zero1, zero2, zero3, fsdp-full, fsdp-grad, fsdp-hybrid, dist-optim`},
 		{map[string]string{"micro-batch": "-1"}, `--micro-batch: "-1": need a whole number from 1`},
 		{map[string]string{"seq-len": "4k"}, `--seq-len: "4k"`},
 		{map[string]string{"packing": "maybe"}, "true, false"},
@@ -95,8 +101,10 @@ func TestBadFlags(t *testing.T) {
 		{map[string]string{"versions": "torch"}, "torch=2.6.0"},
 		{map[string]string{"batch": "1"}, "--batch is not a job setting; known: model, params"},
 		{map[string]string{"model": ""}, "need a value"},
-		{map[string]string{"tp": "4294967296", "pp": "4294967296", "micro-batch": "1", "grad-accum": "1"}, "does not divide the 1 processes"},
-		{map[string]string{"tp": "3", "nproc": "4", "micro-batch": "1", "grad-accum": "1"}, "tp 3 x pp 1 x cp 1 does not divide the 4 processes"},
+		{map[string]string{"tp": "4294967296", "pp": "4294967296", "micro-batch": "1", "grad-accum": "1"},
+			"does not divide the 1 processes"},
+		{map[string]string{"tp": "3", "nproc": "4", "micro-batch": "1", "grad-accum": "1"},
+			"tp 3 x pp 1 x cp 1 does not divide the 4 processes"},
 	}
 	for _, tt := range tests {
 		j := Read(Sources{Flags: tt.flags})

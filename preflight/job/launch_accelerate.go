@@ -10,8 +10,8 @@ import (
 	"oomguard/preflight/job/shell"
 )
 
-// accelerateOptions is the parser of accelerate launch (accelerate/commands/launch.py, 0.20 to 1.15): each option is spelt with
-// underscores or dashes, abbreviations are off.
+// accelerateOptions is the parser of accelerate launch (accelerate/commands/launch.py, 0.20 to 1.15): each option is
+// spelt with underscores or dashes, abbreviations are off.
 func accelerateOptions() []option {
 	options := []option{
 		{names: []string{"-h", "--help"}, dest: "help", kind: flagOption},
@@ -58,7 +58,8 @@ func accelerateOptions() []option {
 
 // accelerateIdle are options of which no setting depends.
 func accelerateIdle() []string {
-	return []string{"machine_rank", "log_dir", "role", "rdzv_backend", "rdzv_conf", "tee", "max_restarts", "monitor_interval", "num_cpu_threads_per_process",
+	return []string{"machine_rank", "log_dir", "role", "rdzv_backend", "rdzv_conf", "tee", "max_restarts",
+		"monitor_interval", "num_cpu_threads_per_process",
 		"num_processes", "num_machines"}
 }
 
@@ -70,7 +71,8 @@ type acceleration struct {
 	below  map[string]sourced // what the sections of the file say, by the option's name
 }
 
-// readAccelerate reads accelerate launch: how many processes start, and what it hands to Accelerator() and Trainer in variables.
+// readAccelerate reads accelerate launch: how many processes start, and what it hands to Accelerator() and Trainer in
+// variables.
 func (r *reader) readAccelerate(prog string, args []string) {
 	if prog == "accelerate" || prog == "accelerate_cli.py" {
 		if len(args) == 0 || args[0] != "launch" {
@@ -113,7 +115,8 @@ func (r *reader) objects(origin string, err error) {
 // typed reports whether an option is on the command line.
 func (a *acceleration) typed(name string) bool { return a.line.values[name].text != "" }
 
-// value is what an option ends up with: the command line, then the section of the file; the zero value for the option's default.
+// value is what an option ends up with: the command line, then the section of the file; the zero value for the option's
+// default.
 func (a *acceleration) value(name string) sourced {
 	if given, ok := a.line.values[name]; ok {
 		return given
@@ -134,11 +137,12 @@ func (a *acceleration) top(name string) sourced {
 	return sourced{}
 }
 
-// kind decides how processes start: DEEPSPEED, FSDP, MEGATRON_LM, MULTI_GPU, or "" for one simple process. An option that names a
-// kind keeps the file's distributed_type out.
+// kind decides how processes start: DEEPSPEED, FSDP, MEGATRON_LM, MULTI_GPU, or "" for one simple process. An option
+// that names a kind keeps the file's distributed_type out.
 func (a *acceleration) kind() (kind, origin string) {
 	for _, option := range []struct{ name, kind string }{
-		{"cpu", ""}, {"use_deepspeed", "DEEPSPEED"}, {"use_fsdp", "FSDP"}, {"use_megatron_lm", "MEGATRON_LM"}, {"multi_gpu", "MULTI_GPU"}, {"tpu", "XLA"},
+		{"cpu", ""}, {"use_deepspeed", "DEEPSPEED"}, {"use_fsdp", "FSDP"}, {"use_megatron_lm", "MEGATRON_LM"},
+		{"multi_gpu", "MULTI_GPU"}, {"tpu", "XLA"},
 	} {
 		if a.typed(option.name) {
 			return option.kind, a.line.values[option.name].origin
@@ -178,7 +182,8 @@ func (a *acceleration) launch() {
 		}
 	}
 	for _, o := range accelerateOptions() {
-		if why, unknown := shell.Unknown(a.line.values[o.dest].text); unknown && !strings.HasPrefix(o.dest, "main_process_") && !slices.Contains(accelerateIdle(), o.dest) {
+		if why, unknown := shell.Unknown(a.line.values[o.dest].text); unknown &&
+			!strings.HasPrefix(o.dest, "main_process_") && !slices.Contains(accelerateIdle(), o.dest) {
 			r.open = why
 		}
 	}
@@ -203,8 +208,8 @@ func (a *acceleration) launch() {
 	}
 }
 
-// processes offers nnodes and nproc. num_processes counts all machines; without a distributed type one process starts, whatever it
-// says. It returns the kind, which without a configuration follows from the GPUs that are there.
+// processes offers nnodes and nproc. num_processes counts all machines; without a distributed type one process starts,
+// whatever it says. It returns the kind, which without a configuration follows from the GPUs that are there.
 func (a *acceleration) processes(kind, origin string) string {
 	r, j := a.r, a.r.job
 	total, machines := a.top("num_processes"), a.top("num_machines")
@@ -225,12 +230,14 @@ func (a *acceleration) processes(kind, origin string) string {
 	}
 	switch {
 	case (total.text == "" || total.text == "-1") && a.config != nil && a.line.open == "":
-		r.objects(a.config.File, fmt.Errorf("%s: ValueError: You need to manually pass in `--num_processes` using this config yaml", a.config.File))
+		r.objects(a.config.File, fmt.Errorf("%s: ValueError: You need to manually pass in `--num_processes` using "+
+			"this config yaml", a.config.File))
 		total = sourced{}
 	case a.typed("multi_gpu") && a.typed("num_processes") && p == 1:
 		r.objects(total.origin, fmt.Errorf("ValueError: You need to use at least 2 processes to use `--multi_gpu`"))
 	}
-	if kind == "" && a.config == nil && !a.typed("cpu") && (p > 1 || p == 0 && total.text != "0") && (gpus > 1 || gpus < 0) {
+	if kind == "" && a.config == nil && !a.typed("cpu") && (p > 1 || p == 0 && total.text != "0") &&
+		(gpus > 1 || gpus < 0) {
 		kind = "MULTI_GPU"
 	}
 	switch {
@@ -256,7 +263,8 @@ func (a *acceleration) processes(kind, origin string) string {
 		if n > 0 {
 			j.NNodes.Offer(n, machines.origin)
 		}
-		j.NProc.Unknown("accelerate launch starts one process for each visible GPU, and their number is not known; give --nproc")
+		j.NProc.Unknown("accelerate launch starts one process for each visible GPU, and their number is not known; " +
+			"give --nproc")
 	}
 	return kind
 }
@@ -283,7 +291,8 @@ func (a *acceleration) export(kind string) {
 	switch kind {
 	case "DEEPSPEED":
 		on("ACCELERATE_USE_DEEPSPEED")
-		for _, name := range []string{"zero_stage", "offload_optimizer_device", "offload_param_device", "zero3_init_flag", "config_file"} {
+		for _, name := range []string{"zero_stage", "offload_optimizer_device", "offload_param_device",
+			"zero3_init_flag", "config_file"} {
 			option := strings.Replace(name, "config_file", "deepspeed_config_file", 1)
 			hand("ACCELERATE_DEEPSPEED_"+strings.ToUpper(name), a.value(option))
 		}
@@ -295,12 +304,14 @@ func (a *acceleration) export(kind string) {
 	case "MEGATRON_LM":
 		on("ACCELERATE_USE_MEGATRON_LM")
 	}
-	parallel := a.line.flag("use_parallelism_config") || kind != "" && !a.paradigmTyped() && a.config.Get("parallelism_config") != nil
+	parallel := a.line.flag("use_parallelism_config") ||
+		kind != "" && !a.paradigmTyped() && a.config.Get("parallelism_config") != nil
 	if parallel {
 		on("ACCELERATE_USE_PARALLELISM_CONFIG")
 	}
 	for _, o := range accelerateOptions() {
-		if strings.HasPrefix(o.dest, "fsdp_") && kind == "FSDP" || strings.HasPrefix(o.dest, "megatron_lm_") && kind == "MEGATRON_LM" ||
+		if strings.HasPrefix(o.dest, "fsdp_") && kind == "FSDP" ||
+			strings.HasPrefix(o.dest, "megatron_lm_") && kind == "MEGATRON_LM" ||
 			strings.HasPrefix(o.dest, "parallelism_config_") && parallel {
 			hand(strings.ToUpper(o.dest), a.value(o.dest))
 		}
@@ -308,7 +319,8 @@ func (a *acceleration) export(kind string) {
 }
 
 func (a *acceleration) paradigmTyped() bool {
-	return slices.ContainsFunc([]string{"multi_gpu", "tpu", "tpu_cluster", "use_deepspeed", "use_fsdp", "use_megatron_lm"}, a.typed)
+	return slices.ContainsFunc([]string{"multi_gpu", "tpu", "tpu_cluster", "use_deepspeed", "use_fsdp",
+		"use_megatron_lm"}, a.typed)
 }
 
 // deepspeedFields lists what the configuration file itself decides, which must not stand beside a DeepSpeed file.
@@ -319,7 +331,8 @@ func (a *acceleration) deepspeedFields() sourced {
 	}
 	fields, _ := section.Value.(map[string]*document.Node)
 	names := slices.Sorted(maps.Keys(fields))
-	if a.config.Get("mixed_precision") != nil && a.config.Get("mixed_precision").Value != nil && !a.typed("mixed_precision") {
+	if a.config.Get("mixed_precision") != nil && a.config.Get("mixed_precision").Value != nil &&
+		!a.typed("mixed_precision") {
 		names = append(names, "mixed_precision")
 	}
 	if len(names) == 0 {

@@ -40,7 +40,8 @@ func (a *acceleration) readConfig() bool {
 		r.blocked = "the configuration of accelerate could not be read"
 		return false
 	}
-	if environment := fields["compute_environment"]; environment != nil && environment.Value != "LOCAL_MACHINE" && environment.Value != nil {
+	if environment := fields["compute_environment"]; environment != nil && environment.Value != "LOCAL_MACHINE" &&
+		environment.Value != nil {
 		r.blocked = environment.Origin() + ": only compute_environment LOCAL_MACHINE is read here"
 		return false
 	}
@@ -54,7 +55,8 @@ func (a *acceleration) readConfig() bool {
 	return true
 }
 
-// defaultAccelerateConfig is the file that accelerate config writes (accelerate/commands/config/config_args.py); "" when there is none.
+// defaultAccelerateConfig is the file that accelerate config writes (accelerate/commands/config/config_args.py); ""
+// when there is none.
 func (r *reader) defaultAccelerateConfig() string {
 	home := r.getenv("HF_HOME")
 	if home == "" {
@@ -88,14 +90,16 @@ func configKeys() []string {
 
 // distributedTypes are the values of accelerate's DistributedType up to 1.15.
 func distributedTypes() []string {
-	return strings.Fields("NO MULTI_CPU MULTI_GPU MULTI_NPU MULTI_MLU MULTI_SDAA MULTI_MUSA MULTI_XPU MULTI_HPU MULTI_NEURON DEEPSPEED FSDP XLA TPU MEGATRON_LM")
+	return strings.Fields("NO MULTI_CPU MULTI_GPU MULTI_NPU MULTI_MLU MULTI_SDAA MULTI_MUSA MULTI_XPU MULTI_HPU " +
+		"MULTI_NEURON DEEPSPEED FSDP XLA TPU MEGATRON_LM")
 }
 
 // checkConfig finds what accelerate refuses.
 func (a *acceleration) checkConfig(fields map[string]*document.Node) error {
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
 		if !slices.Contains(configKeys(), key) {
-			return fmt.Errorf("%s: accelerate knows no key %q and refuses the file; remove it, or update accelerate", fields[key].Origin(), key)
+			return fmt.Errorf("%s: accelerate knows no key %q and refuses the file; remove it, or update accelerate",
+				fields[key].Origin(), key)
 		}
 	}
 	kind := fields["distributed_type"]
@@ -107,7 +111,8 @@ func (a *acceleration) checkConfig(fields map[string]*document.Node) error {
 	}
 	if n := fields["mixed_precision"]; n != nil {
 		if _, boolean := n.Value.(bool); boolean && a.line.values["mixed_precision"].text == "" {
-			return fmt.Errorf("%s: mixed_precision is %s, which YAML reads as a boolean, and accelerate fails on it (AttributeError: 'bool' object has no attribute 'lower'); write 'no' in quotes",
+			return fmt.Errorf("%s: mixed_precision is %s, which YAML reads as a boolean, and accelerate fails on it "+
+				"(AttributeError: 'bool' object has no attribute 'lower'); write 'no' in quotes",
 				n.Origin(), n.Raw)
 		}
 	}
@@ -117,7 +122,8 @@ func (a *acceleration) checkConfig(fields map[string]*document.Node) error {
 // accelerateSections are the nested sections with the prefix that their keys may leave out, because the option has it.
 func accelerateSections() []struct{ key, prefix string } {
 	return []struct{ key, prefix string }{
-		{"fsdp_config", "fsdp_"}, {"fp8_config", "fp8_"}, {"dynamo_config", "dynamo_"}, {"deepspeed_config", ""}, {"megatron_lm_config", ""},
+		{"fsdp_config", "fsdp_"}, {"fp8_config", "fp8_"}, {"dynamo_config", "dynamo_"}, {"deepspeed_config", ""},
+		{"megatron_lm_config", ""},
 		{"parallelism_config", ""}, {"mpirun_config", ""},
 	}
 }

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// readAxolotl reads `axolotl train CONFIG`, which starts accelerate, torchrun or Python itself (axolotl/cli/main.py, cli/utils/train.py):
-// words after -- are the launcher's, --num-processes and --main-process-port go to accelerate, and the rest overrides the configuration.
+// readAxolotl reads `axolotl train CONFIG`, which starts accelerate, torchrun or Python itself (axolotl/cli/main.py,
+// cli/utils/train.py): words after -- are the launcher's, --num-processes and --main-process-port go to accelerate, and
+// the rest overrides the configuration.
 func (r *reader) readAxolotl(prog string, args []string) {
 	if len(args) == 0 || args[0] != "train" {
 		r.blocked = prog + " without train does not train; give the command that trains"
@@ -23,7 +24,9 @@ func (r *reader) readAxolotl(prog string, args []string) {
 		word := words[0]
 		words = words[1:]
 		option, value, attached := strings.Cut(word, "=")
-		if !attached && len(words) > 0 && slices.Contains([]string{"--launcher", "--num-processes", "--num_processes", "--main-process-port", "--main_process_port", "--sweep", "--cloud"}, option) {
+		if !attached && len(words) > 0 &&
+			slices.Contains([]string{"--launcher", "--num-processes", "--num_processes", "--main-process-port",
+				"--main_process_port", "--sweep", "--cloud"}, option) {
 			value, words = words[0], words[1:]
 		}
 		switch strings.ReplaceAll(option, "_", "-") {
@@ -34,7 +37,8 @@ func (r *reader) readAxolotl(prog string, args []string) {
 		case "--main-process-port":
 			launcherArgs = append([]string{"--main_process_port", value}, launcherArgs...)
 		case "--sweep":
-			r.blocked = "--sweep " + value + " starts a run for each combination of its values; give the configuration of one of them"
+			r.blocked = "--sweep " + value +
+				" starts a run for each combination of its values; give the configuration of one of them"
 			return
 		case "--cloud":
 			r.blocked = "--cloud " + value + " trains on other machines; give the command that they run"

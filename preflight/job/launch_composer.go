@@ -5,9 +5,12 @@ import (
 	"strings"
 )
 
-// readComposer reads MosaicML's composer (composer/cli/launcher.py): one process for each visible GPU unless -n says otherwise.
+// readComposer reads MosaicML's composer (composer/cli/launcher.py): one process for each visible GPU unless -n says
+// otherwise.
 func (r *reader) readComposer(_ string, args []string) {
-	options, rest := wrapperOptions(args, `-n --nproc --world_size --base_rank --node_rank --master_addr --master_port --stdout --stderr -t --timeout`, "")
+	options, rest := wrapperOptions(args,
+		`-n --nproc --world_size --base_rank --node_rank --master_addr --master_port --stdout --stderr -t --timeout`,
+		"")
 	nproc, world := sourced{}, sourced{}
 	module := false
 	for _, o := range options {
@@ -51,7 +54,8 @@ func (r *reader) ranksFrom(nproc, world sourced) {
 
 // readColossalAI reads colossalai run (colossalai/cli/launcher): one process a node unless told otherwise.
 func (r *reader) readColossalAI(_ string, args []string) {
-	options, rest, ok := commandBehind(args, "run", `-H --host --hostfile --include --exclude --num_nodes --nproc_per_node --master_port --master_addr
+	options, rest, ok := commandBehind(args, "run",
+		`-H --host --hostfile --include --exclude --num_nodes --nproc_per_node --master_port --master_addr
 		--extra_launch_args --ssh-port`)
 	if !ok || len(rest) == 0 {
 		r.blocked = "colossalai starts a training only with run and a script"

@@ -12,7 +12,8 @@ import (
 	"oomguard/preflight/job/shell"
 )
 
-// deepspeedOptions is the parser of deepspeed/launcher/runner.py (0.3 to 0.19); abbreviations are on, unknown options are refused.
+// deepspeedOptions is the parser of deepspeed/launcher/runner.py (0.3 to 0.19); abbreviations are on, unknown options
+// are refused.
 func deepspeedOptions() []option {
 	options := []option{
 		{names: []string{"-h", "--help"}, dest: "help", kind: flagOption},
@@ -23,9 +24,11 @@ func deepspeedOptions() []option {
 		{names: []string{"-q", "--quiet"}, dest: "quiet", kind: flagOption},
 	}
 	for kind, names := range map[optionKind]string{
-		intOption:  "min_elastic_nodes max_elastic_nodes master_port node_rank ssh_port",
-		textOption: "num_nodes master_addr launcher launcher_args enable_each_rank_log autotuning comment account bind_core_list venv_script log_level",
-		flagOption: "module no_python no_local_rank no_ssh no_ssh_check force_multi save_pid elastic_training bind_cores_to_rank",
+		intOption: "min_elastic_nodes max_elastic_nodes master_port node_rank ssh_port",
+		textOption: "num_nodes master_addr launcher launcher_args enable_each_rank_log autotuning comment account " +
+			"bind_core_list venv_script log_level",
+		flagOption: "module no_python no_local_rank no_ssh no_ssh_check force_multi save_pid elastic_training " +
+			"bind_cores_to_rank",
 	} {
 		for name := range strings.FieldsSeq(names) {
 			options = append(options, option{names: []string{"--" + name}, dest: name, kind: kind})
@@ -76,9 +79,9 @@ func (r *reader) readDeepSpeedLauncher(_ string, args []string) {
 	}
 }
 
-// deepspeedHosts offers the processes: one for each slot of the hosts that are left after the filters. Without a hostfile the only host
-// is this machine, with all its GPUs; CUDA_VISIBLE_DEVICES counts only then, and only without any filter. why says what is not
-// known; the error is one with which deepspeed ends.
+// deepspeedHosts offers the processes: one for each slot of the hosts that are left after the filters. Without a
+// hostfile the only host is this machine, with all its GPUs; CUDA_VISIBLE_DEVICES counts only then, and only without
+// any filter. why says what is not known; the error is one with which deepspeed ends.
 func (r *reader) deepspeedHosts(c *commandLine) (why string, err error) {
 	for _, name := range []string{"hostfile", "include", "exclude", "num_nodes", "num_gpus"} {
 		if why, unknown := shell.Unknown(c.values[name].text); unknown {
@@ -191,8 +194,8 @@ func count(n int) []int {
 // slotsLine is a line of a hostfile.
 var slotsLine = regexp.MustCompile(`^(\S+)\s+slots=(\d+)`)
 
-// hostfile reads the named file, or the one at deepspeed's default place when it is there; nil without one, which deepspeed takes for
-// this machine alone.
+// hostfile reads the named file, or the one at deepspeed's default place when it is there; nil without one, which
+// deepspeed takes for this machine alone.
 func (r *reader) hostfile(named sourced) ([]host, string, error) {
 	file, origin := named.text, named.origin
 	if file == "" {
@@ -200,7 +203,8 @@ func (r *reader) hostfile(named sourced) ([]host, string, error) {
 	}
 	if !r.hasFile(file) {
 		if named.text != "" && named.text != os.DevNull { // which is named to keep to this machine
-			r.unread(fmt.Errorf("%s: %s: no such file, and deepspeed goes on with this machine alone; correct the name", origin, file))
+			r.unread(fmt.Errorf("%s: %s: no such file, and deepspeed goes on with this machine alone; correct the name",
+				origin, file))
 		}
 		return nil, "", nil
 	}
@@ -218,10 +222,12 @@ func (r *reader) hostfile(named sourced) ([]host, string, error) {
 		}
 		match := slotsLine.FindStringSubmatch(line)
 		if match == nil {
-			return nil, "", fmt.Errorf("%s:%d: ValueError: Hostfile contains a bad entry: %s, unable to proceed with launching", file, number, line)
+			return nil, "", fmt.Errorf("%s:%d: ValueError: Hostfile contains a bad entry: %s, unable to proceed "+
+				"with launching", file, number, line)
 		}
 		if slices.ContainsFunc(hosts, func(h host) bool { return h.name == match[1] }) {
-			return nil, "", fmt.Errorf("%s:%d: ValueError: Hostfile contains multiple entries for %s, unable to proceed with launching", file, number, match[1])
+			return nil, "", fmt.Errorf("%s:%d: ValueError: Hostfile contains multiple entries for %s, unable to "+
+				"proceed with launching", file, number, match[1])
 		}
 		slots, err := strconv.Atoi(match[2])
 		if err != nil {
@@ -230,13 +236,14 @@ func (r *reader) hostfile(named sourced) ([]host, string, error) {
 		hosts = append(hosts, host{match[1], count(slots)})
 	}
 	if len(hosts) == 0 {
-		return nil, "", fmt.Errorf("%s: ValueError: Hostfile is empty or not formatted correctly, unable to proceed with launching", file)
+		return nil, "", fmt.Errorf("%s: ValueError: Hostfile is empty or not formatted correctly, unable to proceed "+
+			"with launching", file)
 	}
 	return hosts, origin + " " + file, nil
 }
 
-// filterHosts follows NAME[:SLOT[,SLOT...]][@NAME...]: of an inclusion only what is named is left, in the hostfile's order. Slots of an
-// included host are believed even beyond the hostfile's number.
+// filterHosts follows NAME[:SLOT[,SLOT...]][@NAME...]: of an inclusion only what is named is left, in the hostfile's
+// order. Slots of an included host are believed even beyond the hostfile's number.
 func filterHosts(hosts []host, text string, include bool) ([]host, error) {
 	named := map[string][]int{} // empty: the whole host
 	for node := range strings.SplitSeq(text, "@") {

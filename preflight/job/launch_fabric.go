@@ -7,15 +7,19 @@ import (
 // fabricOptions is the parser of fabric run (lightning/fabric/cli.py), called lightning run model until 2.3.
 func fabricOptions() []option {
 	return []option{
-		{names: []string{"--accelerator"}, dest: "accelerator"}, {names: []string{"--strategy"}, dest: "strategy"}, {names: []string{"--devices"}, dest: "devices"},
-		{names: []string{"--num-nodes", "--num_nodes"}, dest: "num_nodes", kind: intOption}, {names: []string{"--node-rank", "--node_rank"}, dest: "node_rank", kind: intOption},
-		{names: []string{"--main-address", "--main_address"}, dest: "main_address"}, {names: []string{"--main-port", "--main_port"}, dest: "main_port", kind: intOption},
+		{names: []string{"--accelerator"}, dest: "accelerator"}, {names: []string{"--strategy"}, dest: "strategy"},
+		{names: []string{"--devices"}, dest: "devices"},
+		{names: []string{"--num-nodes", "--num_nodes"}, dest: "num_nodes", kind: intOption},
+		{names: []string{"--node-rank", "--node_rank"}, dest: "node_rank", kind: intOption},
+		{names: []string{"--main-address", "--main_address"}, dest: "main_address"},
+		{names: []string{"--main-port", "--main_port"}, dest: "main_port", kind: intOption},
 		{names: []string{"--precision"}, dest: "precision"},
 	}
 }
 
-// readFabric reads fabric run [options] SCRIPT ...: torchrun with one process for each device, one by default. Strategy and precision
-// reach the script's Fabric object through variables; arguments that it is given in the code itself must be the same.
+// readFabric reads fabric run [options] SCRIPT ...: torchrun with one process for each device, one by default. Strategy
+// and precision reach the script's Fabric object through variables; arguments that it is given in the code itself must
+// be the same.
 func (r *reader) readFabric(prog string, args []string) {
 	words := []string{"run"}
 	if prog == "lightning" {
@@ -63,7 +67,8 @@ func (r *reader) readFabric(prog string, args []string) {
 	if c.find("trainer.precision") != nil || !r.fabricInSource("precision") {
 		r.lightningPrecisionOf(c)
 	}
-	if c.find("trainer.strategy") == nil && !r.fabricInSource("strategy") && product(r.job.NProc.Or(0), r.job.NNodes.Or(0)) > 1 {
+	if c.find("trainer.strategy") == nil && !r.fabricInSource("strategy") &&
+		product(r.job.NProc.Or(0), r.job.NNodes.Or(0)) > 1 {
 		r.job.Sharding.Offer("ddp", "default of "+prog+" run for several processes")
 	}
 }

@@ -6,10 +6,12 @@ import (
 	"strings"
 )
 
-// litgptCommands are the commands of litgpt that train (litgpt/__main__.py) with the files of the package that they stand for.
+// litgptCommands are the commands of litgpt that train (litgpt/__main__.py) with the files of the package that they
+// stand for.
 func litgptCommands() map[string]string {
 	return map[string]string{
-		"finetune": "finetune_lora", "finetune_lora": "finetune_lora", "finetune_full": "finetune_full", "finetune_adapter": "finetune_adapter",
+		"finetune": "finetune_lora", "finetune_lora": "finetune_lora", "finetune_full": "finetune_full",
+		"finetune_adapter":    "finetune_adapter",
 		"finetune_adapter_v2": "finetune_adapter_v2", "pretrain": "pretrain",
 	}
 }
@@ -33,9 +35,11 @@ func (r *reader) readLitGPT(_ string, args []string) {
 	r.setScript(name, rest)
 }
 
-// litgptScript is the command that a script stands for: the command's name itself, or a file or module of the package; "" for others.
+// litgptScript is the command that a script stands for: the command's name itself, or a file or module of the package;
+// "" for others.
 func litgptScript(script string) string {
-	if slices.Contains([]string{"finetune_lora", "finetune_full", "finetune_adapter", "finetune_adapter_v2", "pretrain"}, script) {
+	if slices.Contains([]string{"finetune_lora", "finetune_full", "finetune_adapter", "finetune_adapter_v2",
+		"pretrain"}, script) {
 		return script
 	}
 	path := "/" + strings.TrimSuffix(filepath.ToSlash(script), ".py")

@@ -8,8 +8,8 @@ import (
 	"oomguard/preflight/job/shell"
 )
 
-// readLlamafactory reads llamafactory-cli, short lmf: `train` starts torchrun by itself when FORCE_TORCHRUN is set or several GPUs are
-// visible (llamafactory/launcher.py).
+// readLlamafactory reads llamafactory-cli, short lmf: `train` starts torchrun by itself when FORCE_TORCHRUN is set or
+// several GPUs are visible (llamafactory/launcher.py).
 func (r *reader) readLlamafactory(prog string, args []string) {
 	if len(args) == 0 || args[0] != "train" {
 		r.blocked = prog + " without train does not train; give the command that trains"
@@ -23,7 +23,8 @@ func (r *reader) readLlamafactory(prog string, args []string) {
 	j := r.job
 	switch {
 	case r.enabled("USE_MCA") || r.enabled("USE_MEGATRON_BRIDGE"):
-		r.lostSharding("Megatron trains (USE_MCA, USE_MEGATRON_BRIDGE), and its settings are not read here; give --sharding, --tp and --pp")
+		r.lostSharding("Megatron trains (USE_MCA, USE_MEGATRON_BRIDGE), and its settings are not read here; give " +
+			"--sharding, --tp and --pp")
 		r.setenv("FORCE_TORCHRUN", "1")
 	case r.enabled("USE_RAY"):
 		j.NNodes.Unknown("Ray places the processes (USE_RAY); give --nnodes")
@@ -35,7 +36,8 @@ func (r *reader) readLlamafactory(prog string, args []string) {
 	switch {
 	case !forced && gpus < 0:
 		j.NNodes.Offer(1, "one node unless FORCE_TORCHRUN is set")
-		j.NProc.Unknown("llamafactory-cli starts a process for each visible GPU, and their number is not known; give --nproc")
+		j.NProc.Unknown("llamafactory-cli starts a process for each visible GPU, and their number is not known; " +
+			"give --nproc")
 	case !forced && gpus <= 1:
 		j.NNodes.Offer(1, "one visible GPU, so that llamafactory-cli starts one process")
 		j.NProc.Offer(1, "one visible GPU, so that llamafactory-cli starts one process")
@@ -49,7 +51,8 @@ func (r *reader) torchrunOfLlamafactory(gpus int) {
 	j := r.job
 	least, most := r.getenv("MIN_NNODES"), r.getenv("MAX_NNODES")
 	if r.getenv("RDZV_ID") != "" && least != "" && most != "" && least != most {
-		j.NNodes.Unknown(fmt.Sprintf("elastic (MIN_NNODES %s, MAX_NNODES %s); give --nnodes for the number to judge", least, most))
+		j.NNodes.Unknown(fmt.Sprintf("elastic (MIN_NNODES %s, MAX_NNODES %s); give --nnodes for the number to judge",
+			least, most))
 	}
 	r.countFrom("NNODES", &j.NNodes)
 	if j.NNodes.Origin == "" {

@@ -17,10 +17,11 @@ func isPython(word string) bool {
 // pythonOptionsWithValue are the interpreter's options whose value is the next word.
 const pythonOptionsWithValue = "XWQ"
 
-// readPython reads the interpreter's own options up to the script or module. Inside torchrun --no-python the launcher is known
-// already and stays.
+// readPython reads the interpreter's own options up to the script or module. Inside torchrun --no-python the launcher
+// is known already and stays.
 func (r *reader) readPython(args []string) {
-	for len(args) > 0 && (strings.HasPrefix(args[0], "-") && len(args[0]) > 1 || shell.Whole(args[0]) && len(args) > 1) {
+	for len(args) > 0 && (strings.HasPrefix(args[0], "-") && len(args[0]) > 1 ||
+		shell.Whole(args[0]) && len(args) > 1) {
 		word := args[0]
 		args = args[1:]
 		if why, unknown := shell.Unknown(word); unknown { // options of Python, or a launcher as -m
@@ -88,7 +89,8 @@ func (r *reader) readModule(module string, args []string) {
 	r.plainPython("-m "+module, args)
 }
 
-// plainOrigin marks the processes of a command that no launcher starts; a framework that starts processes itself replaces them.
+// plainOrigin marks the processes of a command that no launcher starts; a framework that starts processes itself
+// replaces them.
 const plainOrigin = "plain python starts one process"
 
 // startsProcesses offers how many processes a framework starts in place of the one that python is.

@@ -55,7 +55,8 @@ func torchrunOptions() []option {
 
 // launchOptions is the parser of torch/distributed/launch.py, which adds one flag to torchrun's.
 func launchOptions() []option {
-	return append(torchrunOptions(), option{names: []string{"--use-env", "--use_env"}, dest: "use_env", kind: flagOption})
+	return append(torchrunOptions(),
+		option{names: []string{"--use-env", "--use_env"}, dest: "use_env", kind: flagOption})
 }
 
 // A torchrunCommand is a torchrun command line as its parser sees it.
@@ -65,8 +66,8 @@ type torchrunCommand struct {
 	args   []string // of the script
 }
 
-// parseTorchrun splits torchrun's own options from the script and its arguments by argparse's rules. What neither argument nor
-// variable gives is absent. The error holds argparse's or Python's own words.
+// parseTorchrun splits torchrun's own options from the script and its arguments by argparse's rules. What neither
+// argument nor variable gives is absent. The error holds argparse's or Python's own words.
 func parseTorchrun(prog string, options []option, args []string, getenv func(string) string) (*torchrunCommand, error) {
 	p := &argparser{prog: prog, options: options}
 	line, err := p.parse(args)
@@ -78,7 +79,8 @@ func parseTorchrun(prog string, options []option, args []string, getenv func(str
 		return c, nil
 	}
 	if len(line.rest) == 0 {
-		return nil, fmt.Errorf("%s: error: the following arguments are required: training_script, training_script_args", prog)
+		return nil, fmt.Errorf("%s: error: the following arguments are required: training_script, training_script_args",
+			prog)
 	}
 	c.script, c.args = line.rest[0], line.rest[1:]
 	if len(c.args) > 0 && c.args[0] == "--" {
@@ -123,7 +125,8 @@ func (r *reader) readTorchrun(prog string, options []option, args []string) {
 		return
 	}
 	if c.flag("module") && c.flag("no_python") {
-		r.fail("ValueError: Don't use both the '--no-python' flag and the '--module' flag at the same time.", "command line")
+		r.fail("ValueError: Don't use both the '--no-python' flag and the '--module' flag at the same time.",
+			"command line")
 	}
 	r.job.Rendezvous = c.rendezvous()
 	if why, lost := c.lost("nnodes"); lost {
@@ -137,7 +140,8 @@ func (r *reader) readTorchrun(prog string, options []option, args []string) {
 		r.processes(c.values["nproc_per_node"])
 	}
 	switch {
-	case c.open != "" && (c.perhapsScript || !strings.HasSuffix(c.script, ".py")): // which word is the script is not known
+	// which word is the script is not known
+	case c.open != "" && (c.perhapsScript || !strings.HasSuffix(c.script, ".py")):
 		r.setScript(c.script, c.args)
 		r.job.Script.drop(c.open)
 		r.open = c.open
@@ -149,7 +153,8 @@ func (r *reader) readTorchrun(prog string, options []option, args []string) {
 		r.setScript(c.script, c.args)
 	}
 	if len(c.passed) > 0 {
-		r.job.Script.Origin += " (after options of torchrun that are not known here: " + strings.Join(c.passed, " ") + ")"
+		r.job.Script.Origin += " (after options of torchrun that are not known here: " + strings.Join(c.passed, " ") +
+			")"
 	}
 }
 
@@ -173,13 +178,15 @@ func (r *reader) nodes(given sourced) {
 		err = errHigh
 	}
 	if err == nil && (least < 1 || least > most) {
-		err = fmt.Errorf("AssertionError: min_nodes must be > 0 and <= max_nodes, got min_nodes=%d, max_nodes=%d", least, most)
+		err = fmt.Errorf("AssertionError: min_nodes must be > 0 and <= max_nodes, got min_nodes=%d, max_nodes=%d",
+			least, most)
 	}
 	switch {
 	case err != nil:
 		r.fail(err.Error(), given.origin)
 	case least != most:
-		r.job.NNodes.Unknown(fmt.Sprintf("elastic (%s %s): between %d and %d nodes; give --nnodes for the one to judge", given.origin, given.text, least, most))
+		r.job.NNodes.Unknown(fmt.Sprintf("elastic (%s %s): between %d and %d nodes; give --nnodes for the one to judge",
+			given.origin, given.text, least, most))
 	default:
 		r.job.NNodes.Offer(least, given.origin)
 	}

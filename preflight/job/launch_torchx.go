@@ -13,9 +13,11 @@ import (
 // torchxShape is -j of torchx's dist.ddp: nodes x processes, with MIN: in front of the nodes when they may vary.
 var torchxShape = regexp.MustCompile(`^(?:(\d+):)?(\d+)x(\d+)$`)
 
-// readTorchX reads torchx run dist.ddp -j 2x8 --script train.py -- words (torchx/components/dist.py): it starts torchrun on each node.
+// readTorchX reads torchx run dist.ddp -j 2x8 --script train.py -- words (torchx/components/dist.py): it starts
+// torchrun on each node.
 func (r *reader) readTorchX(prog string, args []string) {
-	_, component, ok := commandBehind(args, "run", "-s --scheduler -cfg --scheduler_args --workspace --parent_run_id --tee_logs")
+	_, component, ok := commandBehind(args, "run",
+		"-s --scheduler -cfg --scheduler_args --workspace --parent_run_id --tee_logs")
 	if !ok || len(component) == 0 || component[0] != "dist.ddp" {
 		r.blocked = fmt.Sprintf("%s starts a training that is read here only with run dist.ddp", prog)
 		return
@@ -76,7 +78,8 @@ func (r *reader) torchxRanks(shape sourced) {
 		r.unread(fmt.Errorf("%s %s: need whole numbers from 1", shape.origin, shape.text))
 		return
 	case match[1] != "" && match[1] != match[2]:
-		r.job.NNodes.Unknown(fmt.Sprintf("elastic (%s %s): between %s and %s nodes; give --nnodes for the one to judge", shape.origin, shape.text, match[1], match[2]))
+		r.job.NNodes.Unknown(fmt.Sprintf("elastic (%s %s): between %s and %s nodes; give --nnodes for the one to judge",
+			shape.origin, shape.text, match[1], match[2]))
 	default:
 		r.job.NNodes.Offer(nodes, shape.origin)
 	}

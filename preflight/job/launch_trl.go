@@ -10,18 +10,22 @@ import (
 	"oomguard/preflight/job/shell"
 )
 
-// trlConfigs is where TRL keeps the configurations of accelerate that it brings along, by the name that --accelerate_config takes.
+// trlConfigs is where TRL keeps the configurations of accelerate that it brings along, by the name that
+// --accelerate_config takes.
 const trlConfigs = "trl/accelerate_configs/"
 
-// trlAccelerateConfigs are those configurations (trl/accelerate_configs, the same from 0.17 to 1.9), less what decides nothing here.
+// trlAccelerateConfigs are those configurations (trl/accelerate_configs, the same from 0.17 to 1.9), less what decides
+// nothing here.
 func trlAccelerateConfigs() map[string]string {
 	const common = "machine_rank: 0\nmixed_precision: bf16\nnum_machines: 1\nnum_processes: 8\n"
-	const fsdp = "distributed_type: FSDP\nfsdp_config: {fsdp_activation_checkpointing: false, fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP, " +
+	const fsdp = "distributed_type: FSDP\nfsdp_config: {fsdp_activation_checkpointing: false, " +
+		"fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP, " +
 		"fsdp_cpu_ram_efficient_loading: true, fsdp_offload_params: false, fsdp_state_dict_type: FULL_STATE_DICT, "
 	const zero = "distributed_type: DEEPSPEED\ndeepspeed_config: {deepspeed_multinode_launcher: standard, "
 	const stays = "offload_optimizer_device: none, offload_param_device: none, "
 	return map[string]string{
-		"fsdp1": common + fsdp + "fsdp_version: 1, fsdp_backward_prefetch: BACKWARD_PRE, fsdp_forward_prefetch: true, fsdp_reshard_after_forward: FULL_SHARD, " +
+		"fsdp1": common + fsdp + "fsdp_version: 1, fsdp_backward_prefetch: BACKWARD_PRE, fsdp_forward_prefetch: " +
+			"true, fsdp_reshard_after_forward: FULL_SHARD, " +
 			"fsdp_sync_module_states: true, fsdp_use_orig_params: true}\n",
 		"fsdp2":      common + fsdp + "fsdp_version: 2, fsdp_reshard_after_forward: true}\n",
 		"multi_gpu":  common + "distributed_type: MULTI_GPU\ngpu_ids: all\n",
@@ -34,7 +38,8 @@ func trlAccelerateConfigs() map[string]string {
 
 // accelerateDocument reads a configuration of accelerate: a file, or one that TRL brings along.
 func (r *reader) accelerateDocument(file string) (*document.Node, []error, error) {
-	if name, packaged := strings.CutPrefix(strings.TrimSuffix(file, ".yaml"), trlConfigs); packaged && !isFile(r.path(file)) {
+	if name, packaged := strings.CutPrefix(strings.TrimSuffix(file, ".yaml"), trlConfigs); packaged &&
+		!isFile(r.path(file)) {
 		if text, known := trlAccelerateConfigs()[name]; known {
 			return document.YAML([]byte(text), file)
 		}
@@ -42,8 +47,8 @@ func (r *reader) accelerateDocument(file string) (*document.Node, []error, error
 	return r.loadFile(file)
 }
 
-// readTRLCommand reads `trl sft ...`, which is accelerate launch of TRL's own script: options that the script does not know go to
-// accelerate launch (trl/cli). Up to 0.28 only sft passed them on; the other programs dropped them.
+// readTRLCommand reads `trl sft ...`, which is accelerate launch of TRL's own script: options that the script does not
+// know go to accelerate launch (trl/cli). Up to 0.28 only sft passed them on; the other programs dropped them.
 func (r *reader) readTRLCommand(prog string, args []string) {
 	if len(args) == 0 {
 		r.blocked = prog + " without a program does not train"
@@ -92,7 +97,8 @@ func (r *reader) trlOptions(program string) map[string]argumentKind {
 	return known
 }
 
-// splitTRL separates the words of accelerate launch from those of the script; both may come from the file of --config too.
+// splitTRL separates the words of accelerate launch from those of the script; both may come from the file of --config
+// too.
 func (r *reader) splitTRL(words []string, known map[string]argumentKind) (launch, own []string) {
 	options := map[string]option{}
 	for _, o := range accelerateOptions() {
@@ -140,8 +146,8 @@ func (r *reader) trlConfigFile(name string) string {
 	return name
 }
 
-// launchFields are the options of accelerate launch in the file of --config. What is wrong with the file is recorded where the script's
-// own fields are read.
+// launchFields are the options of accelerate launch in the file of --config. What is wrong with the file is recorded
+// where the script's own fields are read.
 func (r *reader) launchFields(file string, options map[string]option) (launch []string) {
 	doc, _, err := r.loadFile(file)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// readTune reads tune run [torchrun's options] RECIPE ... of torchtune (torchtune/_cli/run.py): with any option in front of the recipe
-// it is torchrun, without one a single process.
+// readTune reads tune run [torchrun's options] RECIPE ... of torchtune (torchtune/_cli/run.py): with any option in
+// front of the recipe it is torchrun, without one a single process.
 func (r *reader) readTune(_ string, args []string) {
 	if len(args) == 0 || args[0] != "run" {
 		r.blocked = fmt.Sprintf("tune %s does not train", strings.Join(args[:min(1, len(args))], ""))
@@ -15,7 +15,8 @@ func (r *reader) readTune(_ string, args []string) {
 	if len(args) > 1 && strings.HasPrefix(args[1], "-") {
 		r.readTorchrun("tune run", torchrunOptions(), args[1:])
 		if _, place := recipeParts(r.job.Script.Value); place == "single_device" {
-			r.fail("tune run: error: Recipe "+r.job.Script.Value+" does not support distributed training. Please run without torchrun commands.", "command line")
+			r.fail("tune run: error: Recipe "+r.job.Script.Value+
+				" does not support distributed training. Please run without torchrun commands.", "command line")
 		}
 		return
 	}

@@ -12,20 +12,23 @@ import (
 
 // What a word that nobody can see does to the settings, in one place:
 //
-// A part of a value that is not known (--lr $LR) makes the setting unknown that its option names, and what follows from that one.
+// A part of a value that is not known (--lr $LR) makes the setting unknown that its option names, and what follows from
+// that one.
 //
-// A word that may stand for any number of words ($ARGS, filled where nobody can see) may hold any option. Settings that nothing else
-// gives on the command line are then unknown, and neither a default nor a file stands in for them (withholdOpen). Those that one option of the
-// command gives keep their values, although argparse would take a later one: people add options that way, and seldom repeat them.
+// A word that may stand for any number of words ($ARGS, filled where nobody can see) may hold any option. Settings that
+// nothing else gives on the command line are then unknown, and neither a default nor a file stands in for them
+// (withholdOpen). Those that one option of the command gives keep their values, although argparse would take a later
+// one: people add options that way, and seldom repeat them.
 //
-// A variable that is set nowhere is empty where the command runs in this environment. Elsewhere it may be set; it is taken for empty where
-// it stands as a whole unquoted word that is neither the value of an option nor among those of a launcher ($EXTRA_ARGS), and is not known
-// otherwise (settleWords).
+// A variable that is set nowhere is empty where the command runs in this environment. Elsewhere it may be set; it is
+// taken for empty where it stands as a whole unquoted word that is neither the value of an option nor among those of a
+// launcher ($EXTRA_ARGS), and is not known otherwise (settleWords).
 //
-// As long as a word on which a setting depends may be another one, a contradiction is not certain, and is a warning (uncertain).
+// As long as a word on which a setting depends may be another one, a contradiction is not certain, and is a warning
+// (uncertain).
 
-// settleWords makes of a command's words what the shell makes of them where variables are set nowhere; unset are the reasons of what is
-// taken for empty.
+// settleWords makes of a command's words what the shell makes of them where variables are set nowhere; unset are the
+// reasons of what is taken for empty.
 func (r *reader) settleWords(words []string) (settled, unset []string) {
 	for i, word := range words {
 		text, vanishes, empty := shell.Empty(word)
@@ -41,8 +44,8 @@ func (r *reader) settleWords(words []string) (settled, unset []string) {
 	return settled, unset
 }
 
-// goesOn reports whether a command goes on behind a word that vanishes: with its program where it was the first. Elsewhere than in this
-// environment, it was neither among the options of a launcher nor the value of an option.
+// goesOn reports whether a command goes on behind a word that vanishes: with its program where it was the first.
+// Elsewhere than in this environment, it was neither among the options of a launcher nor the value of an option.
 func (r *reader) goesOn(before, after []string, word string) bool {
 	here := r.src.Place == Here
 	switch {
@@ -61,7 +64,8 @@ func launching(words []string) bool {
 		switch {
 		case strings.HasSuffix(word, ".py"), open && (word == "-m" || word == "--module"):
 			open = false
-		case slices.Contains([]string{"torchrun", "deepspeed", "accelerate", "composer", "colossalai"}, filepath.Base(word)),
+		case slices.Contains([]string{"torchrun", "deepspeed", "accelerate", "composer", "colossalai"},
+			filepath.Base(word)),
 			i > 0 && words[i-1] == "-m" && (word == "torch.distributed.run" || word == "torch.distributed.launch"):
 			open = true
 		}
@@ -78,7 +82,9 @@ func (r *reader) doubtWords(words, unset []string) {
 	for i, word := range words {
 		whys := shell.Reasons(word)
 		r.gaps = append(r.gaps, whys...)
-		text := i > 0 && strings.HasPrefix(words[i-1], "-") && strings.HasSuffix(words[i-1], "c") && strings.Contains(word, " ") // of bash -c, which is read itself
+		// of bash -c, which is read itself
+		text := i > 0 && strings.HasPrefix(words[i-1], "-") && strings.HasSuffix(words[i-1], "c") &&
+			strings.Contains(word, " ")
 		if len(whys) > 0 && !text && !idle(words, i) {
 			r.doubt(whys[0])
 		}
@@ -112,14 +118,17 @@ func idle(words []string, i int) bool {
 	}
 	name := plainName(given)
 	keys, known := touched()[name]
-	return strings.HasPrefix(given, "-") && (attached || !slices.Contains(strings.Fields(trainingFlags), name)) && (known && keys == "" || slices.Contains(strings.Fields(otherTrainingFields+" "+scriptFields+" "+launchFields), name))
+	return strings.HasPrefix(given, "-") && (attached || !slices.Contains(strings.Fields(trainingFlags), name)) &&
+		(known && keys == "" || slices.Contains(strings.Fields(otherTrainingFields+" "+scriptFields+" "+launchFields),
+			name))
 }
 
 // launchFields are options of launchers of which no setting depends.
 const launchFields = `rdzv_backend rdzv_endpoint rdzv_id rdzv_conf node_rank machine_rank master_addr master_port main_process_ip main_process_port
 	log_dir role tee redirects max_restarts monitor_interval num_cpu_threads_per_process local_addr`
 
-// openWords says why the script may be told more than can be seen: a word of which nothing is known stands among its arguments.
+// openWords says why the script may be told more than can be seen: a word of which nothing is known stands among its
+// arguments.
 func (r *reader) openWords() string {
 	if r.open != "" {
 		return r.open
@@ -133,8 +142,8 @@ func (r *reader) openWords() string {
 	return ""
 }
 
-// valueAt reports whether a word is the value of the option in front of it. Of an option that is not known, a word is the value unless its
-// name says that it holds options.
+// valueAt reports whether a word is the value of the option in front of it. Of an option that is not known, a word is
+// the value unless its name says that it holds options.
 func (r *reader) valueAt(words []string, i int) bool {
 	if i == 0 || !isOption(words[i-1]) || strings.Contains(words[i-1], "=") {
 		return false
@@ -151,10 +160,13 @@ func takesValue(option string) (takes, known bool) {
 	name := plainName(option)
 	fields := trainingFields()
 	switch {
-	case slices.Contains(strings.Fields(fields[wordArgument]), name), slices.Contains(strings.Fields(fields[truthArgument]), name):
+	case slices.Contains(strings.Fields(fields[wordArgument]), name),
+		slices.Contains(strings.Fields(fields[truthArgument]), name):
 		return true, true
-	case slices.Contains(strings.Fields(fields[boolArgument]), name), slices.Contains(strings.Fields(fields[listArgument]), name),
-		slices.Contains(strings.Fields(trainingFlags+" "+scriptFlags), strings.TrimPrefix(name, "no_")), slices.Contains(strings.Fields(scriptFlags), name):
+	case slices.Contains(strings.Fields(fields[boolArgument]), name),
+		slices.Contains(strings.Fields(fields[listArgument]), name),
+		slices.Contains(strings.Fields(trainingFlags+" "+scriptFlags), strings.TrimPrefix(name, "no_")),
+		slices.Contains(strings.Fields(scriptFlags), name):
 		return false, true
 	case slices.Contains(strings.Fields(otherTrainingFields), name):
 		return true, true
@@ -178,15 +190,18 @@ const trainingFlags = `overwrite_output_dir do_predict eval_on_start prediction_
 // holdsOptions judges a variable by its name: EXTRA_ARGS and TRAIN_OPTIONS hold options, DATA_PATH does not.
 func holdsOptions(word string) bool {
 	name := strings.ToUpper(shell.Plain(word))
-	return slices.ContainsFunc([]string{"ARG", "OPT", "FLAG", "PARAM", "EXTRA", "CONF", "CMD", "$@", "$*"}, func(part string) bool { return strings.Contains(name, part) })
+	return slices.ContainsFunc([]string{"ARG", "OPT", "FLAG", "PARAM", "EXTRA", "CONF", "CMD", "$@", "$*"},
+		func(part string) bool { return strings.Contains(name, part) })
 }
 
-// withholdOpen keeps defaults away from what an open word may hold, and takes back those that a reader has given already.
+// withholdOpen keeps defaults away from what an open word may hold, and takes back those that a reader has given
+// already.
 func (r *reader) withholdOpen() {
 	j, why := r.job, r.openWords()
 	if why == "" {
 		if r.model != "" { // its configuration may say these
-			for _, f := range []fact{&j.Quant, &j.Method, &j.LoRA, &j.Attention, &j.ParamDtype, &j.BaseDtype, &j.Autocast} {
+			for _, f := range []fact{&j.Quant, &j.Method, &j.LoRA, &j.Attention, &j.ParamDtype, &j.BaseDtype,
+				&j.Autocast} {
 				f.Withhold(r.model)
 			}
 			r.load.Withhold(r.model)
@@ -198,7 +213,8 @@ func (r *reader) withholdOpen() {
 	if !r.starts { // a launcher starts the processes, and its words were seen
 		said = append(said, "nnodes", "nproc")
 	}
-	joint := strings.Fields("sharding fsdp_version fsdp_wrap offload precision param_dtype base_dtype autocast master_fp32 ref_model second_models")
+	joint := strings.Fields("sharding fsdp_version fsdp_wrap offload precision param_dtype base_dtype autocast " +
+		"master_fp32 ref_model second_models")
 	r.job.eachFact(func(key string, f fact) {
 		n := f.named(key)
 		switch {
@@ -213,9 +229,12 @@ func (r *reader) withholdOpen() {
 	r.adapter.lost = why
 }
 
-// given reports whether one option of the command, or a flag of ours, gives a value: neither a default nor a file, which options change.
+// given reports whether one option of the command, or a flag of ours, gives a value: neither a default nor a file,
+// which options change.
 func given(origin string) bool {
-	return strings.Contains(origin, "flag --") || strings.Contains(origin, "command line") && !strings.Contains(origin, "default") && !strings.HasPrefix(origin, "no ")
+	return strings.Contains(origin, "flag --") ||
+		strings.Contains(origin, "command line") && !strings.Contains(origin, "default") &&
+			!strings.HasPrefix(origin, "no ")
 }
 
 // touched maps options of Trainer's scripts to the settings that they decide, where those are few.
@@ -226,28 +245,42 @@ func touched() map[string]string {
 		loss      = "fused_loss layer_kernels"
 	)
 	return map[string]string{
-		"bf16": precision, "fp16": precision, "bf16_full_eval": "eval_batch", "fp16_full_eval": "eval_batch", "torch_dtype": precision, "dtype": precision, "tf32": "",
-		"use_peft": adapter, "load_in_4bit": adapter, "load_in_8bit": adapter, "bnb_4bit_quant_type": "quant", "bnb_4bit_quant_storage": "quant",
-		"use_bnb_nested_quant": "quant", "lora_r": "lora", "lora_alpha": "lora", "lora_dropout": "lora", "lora_target_modules": "lora",
+		"bf16": precision, "fp16": precision, "bf16_full_eval": "eval_batch", "fp16_full_eval": "eval_batch",
+		"torch_dtype": precision, "dtype": precision, "tf32": "",
+		"use_peft": adapter, "load_in_4bit": adapter, "load_in_8bit": adapter, "bnb_4bit_quant_type": "quant",
+		"bnb_4bit_quant_storage": "quant",
+		"use_bnb_nested_quant":   "quant", "lora_r": "lora", "lora_alpha": "lora", "lora_dropout": "lora",
+		"lora_target_modules":  "lora",
 		"lora_modules_to_save": "lora", "use_rslora": "lora", "use_dora": "lora",
-		"gradient_checkpointing": "checkpointing checkpointing_reentrant", "activation_checkpointing": "checkpointing checkpointing_reentrant",
-		"gradient_checkpointing_kwargs": "checkpointing checkpointing_reentrant", "activation_checkpointing_kwargs": "checkpointing checkpointing_reentrant",
-		"optim": "optimizer optimizer_in_backward", "optim_args": "optimizer", "optim_target_modules": "optimizer", "adafactor": "optimizer",
-		"per_device_train_batch_size": "micro_batch", "per_gpu_train_batch_size": "micro_batch", "auto_find_batch_size": "micro_batch",
-		"gradient_accumulation_steps": "grad_accum", "per_device_eval_batch_size": "eval_batch", "eval_strategy": "eval_batch",
-		"evaluation_strategy": "eval_batch", "do_eval": "eval_batch", "do_train": "", "save_strategy": "", "load_best_model_at_end": "", "save_only_model": "",
-		"block_size": "seq_len", "max_seq_length": "seq_len", "max_length": "seq_len", "model_max_length": "seq_len", "max_seq_len": "seq_len",
-		"seq_len": "seq_len", "seq_length": "seq_len", "cutoff_len": "seq_len", "packing": "packing",
+		"gradient_checkpointing":          "checkpointing checkpointing_reentrant",
+		"activation_checkpointing":        "checkpointing checkpointing_reentrant",
+		"gradient_checkpointing_kwargs":   "checkpointing checkpointing_reentrant",
+		"activation_checkpointing_kwargs": "checkpointing checkpointing_reentrant",
+		"optim":                           "optimizer optimizer_in_backward", "optim_args": "optimizer", "optim_target_modules": "optimizer",
+		"adafactor":                   "optimizer",
+		"per_device_train_batch_size": "micro_batch", "per_gpu_train_batch_size": "micro_batch",
+		"auto_find_batch_size":        "micro_batch",
+		"gradient_accumulation_steps": "grad_accum", "per_device_eval_batch_size": "eval_batch",
+		"eval_strategy":       "eval_batch",
+		"evaluation_strategy": "eval_batch", "do_eval": "eval_batch", "do_train": "", "save_strategy": "",
+		"load_best_model_at_end": "", "save_only_model": "",
+		"block_size": "seq_len", "max_seq_length": "seq_len", "max_length": "seq_len", "model_max_length": "seq_len",
+		"max_seq_len": "seq_len",
+		"seq_len":     "seq_len", "seq_length": "seq_len", "cutoff_len": "seq_len", "packing": "packing",
 		"attn_implementation": "attention", "use_flash_attention_2": "attention", "flash_attention_2": "attention",
-		"torch_compile": "compile", "torch_compile_backend": "compile", "torch_compile_mode": "compile", "activation_offloading": "activation_offload",
-		"use_liger_kernel": loss, "use_liger": loss, "liger_kernel_config": loss, "model_name_or_path": "model model_params",
-		"model_revision": "model_params", "cache_dir": "", "output_dir": "", "learning_rate": "", "weight_decay": "", "max_grad_norm": "",
-		"adam_beta1": "", "adam_beta2": "", "adam_epsilon": "", "ddp_find_unused_parameters": "", "ddp_broadcast_buffers": "", "ddp_static_graph": "",
+		"torch_compile": "compile", "torch_compile_backend": "compile", "torch_compile_mode": "compile",
+		"activation_offloading": "activation_offload",
+		"use_liger_kernel":      loss, "use_liger": loss, "liger_kernel_config": loss,
+		"model_name_or_path": "model model_params",
+		"model_revision":     "model_params", "cache_dir": "", "output_dir": "", "learning_rate": "", "weight_decay": "",
+		"max_grad_norm": "",
+		"adam_beta1":    "", "adam_beta2": "", "adam_epsilon": "", "ddp_find_unused_parameters": "",
+		"ddp_broadcast_buffers": "", "ddp_static_graph": "",
 	}
 }
 
-// withholdValues makes the settings unknown that arguments decide whose values nobody knows. An argument of which it is not said here what it
-// decides may decide anything.
+// withholdValues makes the settings unknown that arguments decide whose values nobody knows. An argument of which it is
+// not said here what it decides may decide anything.
 func (r *reader) withholdValues() {
 	settings := map[string]fact{}
 	r.job.eachFact(func(key string, f fact) { settings[key] = f })
@@ -285,7 +318,8 @@ func (r *reader) tellUnread() {
 		const most = 6
 		switch {
 		case len(keys) > most:
-			r.unread(fmt.Errorf("%s; %d settings are not known for it, %s among them", why, len(keys), strings.Join(keys[:most], ", ")))
+			r.unread(fmt.Errorf("%s; %d settings are not known for it, %s among them", why, len(keys),
+				strings.Join(keys[:most], ", ")))
 		case len(keys) > 0:
 			r.unread(fmt.Errorf("%s; not known for it: %s", why, strings.Join(keys, ", ")))
 		}

@@ -7,12 +7,13 @@ import (
 	"oomguard/preflight/optim"
 )
 
-// namedOptimizer is the optimizer that a word names in the first vocabulary that has it. One that nobody has is withheld: nothing
-// weaker is true either.
+// namedOptimizer is the optimizer that a word names in the first vocabulary that has it. One that nobody has is
+// withheld: nothing weaker is true either.
 func (r *reader) namedOptimizer(word, origin string, in ...optim.Vocabulary) (optim.Optimizer, bool) {
 	o, known := optim.Find(word, in...)
 	if !known {
-		r.job.Optimizer.Withhold(origin + " names the optimizer " + word + ", which is not known here; give --optimizer")
+		r.job.Optimizer.Withhold(origin + " names the optimizer " + word +
+			", which is not known here; give --optimizer")
 	}
 	return o, known
 }
@@ -24,8 +25,8 @@ func (r *reader) offerOptimizer(word, origin string, in ...optim.Vocabulary) {
 	}
 }
 
-// optimizerClass offers the optimizer that a class and its arguments make. A class without modules is torch's. fused says which
-// implementation the framework asks for when the arguments name none.
+// optimizerClass offers the optimizer that a class and its arguments make. A class without modules is torch's. fused
+// says which implementation the framework asks for when the arguments name none.
 func (r *reader) optimizerClass(class string, arguments *configuration, fused bool, origin string) {
 	if !strings.Contains(class, ".") {
 		class = "torch.optim." + class

@@ -22,8 +22,8 @@ type ownLine struct {
 	at   string // file and line
 }
 
-// readOwnFile reads oomguard.yaml when there is one. Each wrong line is a problem of its own; the good lines still count. Versions
-// apply at once, because the meaning of the command depends on them.
+// readOwnFile reads oomguard.yaml when there is one. Each wrong line is a problem of its own; the good lines still
+// count. Versions apply at once, because the meaning of the command depends on them.
 func (r *reader) readOwnFile() {
 	path := r.path(ownFile)
 	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// oomguard's own flags are offered first, so that whatever is derived follows them, and nothing takes their place later: Setting.replace and
-// what stands here know them by their origin.
+// oomguard's own flags are offered first, so that whatever is derived follows them, and nothing takes their place
+// later: Setting.replace and what stands here know them by their origin.
 
 // CheckFlags judges the values of oomguard's flags by themselves; its errors are those that Read would record.
 func CheckFlags(flags map[string]string) error {
@@ -41,7 +41,8 @@ func (r *reader) readOwnFlags() {
 // ownParts are the parts of an adapter that own flags gave.
 func (p *adapterParts) ownParts() []Named {
 	var own []Named
-	for _, part := range []Named{p.r.named("r"), p.alpha.named("alpha"), p.dropout.named("dropout"), p.targets.named("targets")} {
+	for _, part := range []Named{p.r.named("r"), p.alpha.named("alpha"), p.dropout.named("dropout"),
+		p.targets.named("targets")} {
 		if part.Known && strings.HasPrefix(part.Origin, ownFlag) {
 			own = append(own, part)
 		}
@@ -96,7 +97,8 @@ func (r *reader) ownAdapter() {
 	}
 }
 
-// ownRanks reports whether own flags say how many processes there are: then they count, not what a launcher says of all together.
+// ownRanks reports whether own flags say how many processes there are: then they count, not what a launcher says of all
+// together.
 func (r *reader) ownRanks() bool { return r.job.NNodes.own() || r.job.NProc.own() }
 
 func knownKeys(keys []Key) string {

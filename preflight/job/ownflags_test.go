@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A flagCase is a value for one of oomguard's own flags, with the settings that must show it: setting -> a part of its JSON.
+// A flagCase is a value for one of oomguard's own flags, with the settings that must show it: setting -> a part of its
+// JSON.
 type flagCase struct {
 	text  string
 	shows map[string]string
@@ -49,7 +50,8 @@ func flagCases() map[string][]flagCase {
 		"lora_alpha":              {{"117", map[string]string{"lora": `"alpha":117`}}},
 		"lora_dropout":            {{"0.37", map[string]string{"lora": `"dropout":0.37`}}},
 		"lora_targets":            {{"o_proj,w_proj", map[string]string{"lora": `"targets":["o_proj","w_proj"]`}}},
-		"quant":                   {{"fp4", map[string]string{"quant": `"type":"fp4"`}}, {"int8", map[string]string{"quant": `"bits":8`}}},
+		"quant": {{"fp4", map[string]string{"quant": `"type":"fp4"`}},
+			{"int8", map[string]string{"quant": `"bits":8`}}},
 		"precision": {
 			{"fp16-true", map[string]string{"param_dtype": `"fp16"`, "precision": `"fp16"`, "master_fp32": "false"}},
 			{"fp32", map[string]string{"param_dtype": `"fp32"`, "precision": `"fp32"`, "master_fp32": "false"}},
@@ -57,12 +59,13 @@ func flagCases() map[string][]flagCase {
 		},
 		"sharding":     word("sharding", "zero1", "fsdp-grad", "none", "dist-optim"),
 		"fsdp_version": number("fsdp_version", "1", "2"),
-		"offload":      {{"optimizer", map[string]string{"offload": `{"optimizer":"cpu","params":"none"}`}}, {"params", map[string]string{"offload": `{"optimizer":"none","params":"cpu"}`}}},
-		"tp":           number("tp", "3"),
-		"pp":           number("pp", "5"),
-		"cp":           number("cp", "7"),
-		"ep":           number("ep", "9"),
-		"nproc":        number("nproc", "11"),
+		"offload": {{"optimizer", map[string]string{"offload": `{"optimizer":"cpu","params":"none"}`}},
+			{"params", map[string]string{"offload": `{"optimizer":"none","params":"cpu"}`}}},
+		"tp":    number("tp", "3"),
+		"pp":    number("pp", "5"),
+		"cp":    number("cp", "7"),
+		"ep":    number("ep", "9"),
+		"nproc": number("nproc", "11"),
 
 		"grad_dtype":              word("grad_dtype", "fp16", "fp32"),
 		"optimizer_in_backward":   number("optimizer_in_backward", "true", "false"),
@@ -79,8 +82,8 @@ func flagCases() map[string][]flagCase {
 	}
 }
 
-// Whatever a command, its files and its script say, what oomguard's own flag says is what explain shows, with the flag as its origin, and
-// what the estimate is given.
+// Whatever a command, its files and its script say, what oomguard's own flag says is what explain shows, with the flag
+// as its origin, and what the estimate is given.
 func TestOwnFlagsWinOverEverything(t *testing.T) {
 	folders, err := filepath.Glob(filepath.Join("testdata", "jobs", "*"))
 	if err != nil || len(folders) == 0 {
@@ -134,7 +137,8 @@ func checkFlag(t *testing.T, name, flag string, j *Job, shows map[string]string)
 		t.Errorf("%s: --versions: transformers is %q", name, j.Versions["transformers"])
 	}
 	world := j.NNodes.Value * j.NProc.Value
-	if (flag == "nproc" || flag == "nnodes") && j.WorldSize.Known && j.NNodes.Known && j.NProc.Known && j.WorldSize.Value != world {
+	if (flag == "nproc" || flag == "nnodes") && j.WorldSize.Known && j.NNodes.Known && j.NProc.Known &&
+		j.WorldSize.Value != world {
 		t.Errorf("%s: --%s: world_size is %d (%s), want %d", name, flag, j.WorldSize.Value, j.WorldSize.Origin, world)
 	}
 }
@@ -169,29 +173,43 @@ def main(rank):
 
 mp.spawn(main, nprocs=4)
 `
-	adapter := map[string]string{"method": "lora", "lora-r": "32", "lora-targets": "all-linear", "lora-alpha": "64", "lora-dropout": "0.1"}
-	lora := map[string]string{"method": "lora @ flag --method", "lora": "r 32, alpha 64, dropout 0.1, targets all-linear @ flag --lora-r"}
+	adapter := map[string]string{"method": "lora", "lora-r": "32", "lora-targets": "all-linear", "lora-alpha": "64",
+		"lora-dropout": "0.1"}
+	lora := map[string]string{"method": "lora @ flag --method",
+		"lora": "r 32, alpha 64, dropout 0.1, targets all-linear @ flag --lora-r"}
 	for _, c := range []struct {
 		name, script, command string
 		flags, want           map[string]string
 	}{
 		{"withheld adapter", withheld, "python train.py a b c d 9", adapter, lora},
-		{"withheld adapter, rank alone", withheld, "python train.py a b c d 9", map[string]string{"lora-r": "32"}, map[string]string{"method": "lora @ flag --lora-r", "lora": "r 32, alpha 8, dropout 0, targets c_attn @ flag --lora-r"}},
-		{"withheld optimizer", withheld, "python train.py a b c d 9", map[string]string{"optimizer": "lion"}, map[string]string{"optimizer": "lion @ flag --optimizer"}},
-		{"withheld precision", withheld, "python train.py a b c d 9", map[string]string{"precision": "bf16-true", "method": "full"},
+		{"withheld adapter, rank alone", withheld, "python train.py a b c d 9", map[string]string{"lora-r": "32"},
+			map[string]string{"method": "lora @ flag --lora-r",
+				"lora": "r 32, alpha 8, dropout 0, targets c_attn @ flag --lora-r"}},
+		{"withheld optimizer", withheld, "python train.py a b c d 9", map[string]string{"optimizer": "lion"},
+			map[string]string{"optimizer": "lion @ flag --optimizer"}},
+		{"withheld precision", withheld, "python train.py a b c d 9",
+			map[string]string{"precision": "bf16-true", "method": "full"},
 			map[string]string{"precision": "bf16 @ flag", "param_dtype": "bf16 @ flag", "lora": "none"}},
 		{"cast weights", cast, "python train.py", map[string]string{"precision": "fp32", "micro-batch": "3"},
-			map[string]string{"param_dtype": "fp32 @ flag", "precision": "fp32 @ flag", "micro_batch": "3 @ flag --micro-batch"}},
-		{"quantised below own rank", withheld, "python train.py a b c d 9", map[string]string{"lora-r": "32", "quant": "nf4"}, map[string]string{"method": "qlora @ flag --lora-r", "quant": "bnb 4 bits, nf4 @ flag --quant"}},
-		{"no adapter after all", withheld, "python train.py a b c d 9", map[string]string{"method": "full", "lora-r": "32"}, map[string]string{"method": "full @ flag --method", "lora": "none"}},
-		{"processes", spawns, "python train.py", map[string]string{"nproc": "2", "nnodes": "3"}, map[string]string{"nproc": "2 @ flag", "nnodes": "3 @ flag", "world_size": "6"}},
-		{"ranks of mpirun", spawns, "mpirun -np 16 -H a:8,b:8 python train.py", map[string]string{"nproc": "4"}, map[string]string{"nproc": "4 @ flag", "world_size": "8"}},
+			map[string]string{"param_dtype": "fp32 @ flag", "precision": "fp32 @ flag",
+				"micro_batch": "3 @ flag --micro-batch"}},
+		{"quantised below own rank", withheld, "python train.py a b c d 9",
+			map[string]string{"lora-r": "32", "quant": "nf4"},
+			map[string]string{"method": "qlora @ flag --lora-r", "quant": "bnb 4 bits, nf4 @ flag --quant"}},
+		{"no adapter after all", withheld, "python train.py a b c d 9",
+			map[string]string{"method": "full", "lora-r": "32"},
+			map[string]string{"method": "full @ flag --method", "lora": "none"}},
+		{"processes", spawns, "python train.py", map[string]string{"nproc": "2", "nnodes": "3"},
+			map[string]string{"nproc": "2 @ flag", "nnodes": "3 @ flag", "world_size": "6"}},
+		{"ranks of mpirun", spawns, "mpirun -np 16 -H a:8,b:8 python train.py", map[string]string{"nproc": "4"},
+			map[string]string{"nproc": "4 @ flag", "world_size": "8"}},
 		{"an unknown program", "import slime.train\n", "torchrun --nproc-per-node 4 train.py", adapter, lora},
 		{"no text", "", "swift sft --lora_rank 9", adapter, lora},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := write(t, t.TempDir(), "train.py", c.script)
-			j := Read(Sources{Argv: strings.Fields(c.command), Dir: dir, GPUs: 2, Flags: c.flags, Versions: map[string]string{"torch": "2.6.0", "transformers": "4.51.3", "peft": "0.15.0"}})
+			j := Read(Sources{Argv: strings.Fields(c.command), Dir: dir, GPUs: 2, Flags: c.flags,
+				Versions: map[string]string{"torch": "2.6.0", "transformers": "4.51.3", "peft": "0.15.0"}})
 			checkSettings(t, j, c.want)
 		})
 	}

@@ -36,8 +36,9 @@ func (r *reader) resumedAdapter(folder string) {
 	r.revision = revision
 }
 
-// taskModules are the heads that PEFT trains whole because of what task_type says (peft_model.py: PeftModelForSequenceClassification,
-// PeftModelForTokenClassification, PeftModelForQuestionAnswering). A name that a model does not have stands for nothing.
+// taskModules are the heads that PEFT trains whole because of what task_type says (peft_model.py:
+// PeftModelForSequenceClassification, PeftModelForTokenClassification, PeftModelForQuestionAnswering). A name that a
+// model does not have stands for nothing.
 func taskModules() map[string][]string {
 	heads := []string{"classifier", "score"}
 	return map[string][]string{"SEQ_CLS": heads, "TOKEN_CLS": heads, "QUESTION_ANS": {"qa_outputs"}}
@@ -75,12 +76,13 @@ func (r *reader) quantOfModel() {
 		r.job.Quant.Offer(nil, a.Source+": "+a.QuantMethod+" weights cannot be trained on; they are unpacked to bf16")
 		return
 	}
-	r.job.Quant.Offer(&Quant{Method: a.QuantMethod, Bits: a.QuantBits, Type: a.QuantType, Double: a.QuantDouble, ComputeDtype: a.QuantComputeDtype,
-		Storage: a.QuantStorage}, a.Source)
+	r.job.Quant.Offer(&Quant{Method: a.QuantMethod, Bits: a.QuantBits, Type: a.QuantType, Double: a.QuantDouble,
+		ComputeDtype: a.QuantComputeDtype,
+		Storage:      a.QuantStorage}, a.Source)
 }
 
-// unpackedToTrain are the storage formats whose quantizers in transformers (is_trainable in quantizers/quantizer_*.py) cannot train,
-// not even adapters: such a checkpoint is dequantised first (gpt-oss: mxfp4; DeepSeek V3: fp8).
+// unpackedToTrain are the storage formats whose quantizers in transformers (is_trainable in quantizers/quantizer_*.py)
+// cannot train, not even adapters: such a checkpoint is dequantised first (gpt-oss: mxfp4; DeepSeek V3: fp8).
 func unpackedToTrain() []string {
 	return []string{"mxfp4", "fp8", "fbgemm_fp8"}
 }

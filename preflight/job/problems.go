@@ -14,20 +14,21 @@ import (
 // A Place says where the command will run, as far as that decides what a missing file or an unset variable means.
 type Place int
 
-// The places. At an Unsaid one the files that the command names are looked for here, and so they are Here, where the variables are the
-// command's own as well. Elsewhere is another machine: what is not here may be there.
+// The places. At an Unsaid one the files that the command names are looked for here, and so they are Here, where the
+// variables are the command's own as well. Elsewhere is another machine: what is not here may be there.
 const (
 	Unsaid Place = iota
 	Here
 	Elsewhere
 )
 
-// Three things are kept apart. A contradiction (problem, fail) would end the job at its start, and so would a file that is there and that
-// the program itself would refuse (unusable). What could not be read (unread) says nothing about the job. What is not on this machine and
-// may be where the job runs (absent) says nothing either, and is no fault of anybody.
+// Three things are kept apart. A contradiction (problem, fail) would end the job at its start, and so would a file that
+// is there and that the program itself would refuse (unusable). What could not be read (unread) says nothing about the
+// job. What is not on this machine and may be where the job runs (absent) says nothing either, and is no fault of
+// anybody.
 
-// problem records a contradiction, once. With a part that a shell script leaves open, or a word that is not certain, it is none: another
-// text may stand there when the script runs.
+// problem records a contradiction, once. With a part that a shell script leaves open, or a word that is not certain, it
+// is none: another text may stand there when the script runs.
 func (r *reader) problem(err error) {
 	if option := r.strange(); option != "" {
 		r.doubt(option + " is an option that is not known here")
@@ -60,7 +61,8 @@ func (r *reader) fail(why, origin string) {
 	}
 }
 
-// rejected records a file with which the program ends at its start, unless the file may be another one where the job runs.
+// rejected records a file with which the program ends at its start, unless the file may be another one where the job
+// runs.
 func (r *reader) rejected(err error, origin string) {
 	if r.unusable(err) {
 		r.fail(err.Error(), origin)
@@ -104,7 +106,8 @@ func record(list *[]error, err error) {
 	}
 }
 
-// trial follows readers whose findings do not count: a file that turns out to be another framework's says nothing about this job.
+// trial follows readers whose findings do not count: a file that turns out to be another framework's says nothing about
+// this job.
 func (r *reader) trial(follow func()) {
 	problems, unreadable, absent, fails := r.job.Problems, r.job.Unreadable, r.job.Absent, r.job.WillFail
 	follow()

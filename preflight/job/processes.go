@@ -7,7 +7,8 @@ import (
 
 // How many processes a script is that nothing launches. Python starts one; the script may start more.
 
-// judgeProcesses takes back that python starts one process where the script, or a program that is not known, may start others.
+// judgeProcesses takes back that python starts one process where the script, or a program that is not known, may start
+// others.
 func (r *reader) judgeProcesses() {
 	j := r.job
 	if j.NProc.Origin != plainOrigin && j.NNodes.Origin != plainOrigin {
@@ -18,12 +19,14 @@ func (r *reader) judgeProcesses() {
 	case t != nil && len(t.spawnCalls()) > 0: // spawnInSource counts them, where it is asked
 		why = t.spawnCalls()[0].origin() + " starts processes"
 		if !r.family.foreign {
-			j.NNodes.replace(Setting[int]{Origin: why + ", and on how many nodes is decided when the script runs; give --nnodes"})
+			j.NNodes.replace(Setting[int]{Origin: why +
+				", and on how many nodes is decided when the script runs; give --nnodes"})
 			return
 		}
 	case t != nil && t.starter() != "":
 		why = t.starter()
-	case t != nil && r.family.framework != "lightning" && (t.files[0].ImportsModule("lightning") || t.files[0].ImportsModule("pytorch_lightning")):
+	case t != nil && r.family.framework != "lightning" &&
+		(t.files[0].ImportsModule("lightning") || t.files[0].ImportsModule("pytorch_lightning")):
 		why = t.files[0].Name + " imports Lightning, whose Trainer starts processes itself"
 	case r.family.foreign && t == nil:
 		why = r.family.origin + ", and may start processes itself"
@@ -44,15 +47,17 @@ func (t *sourceText) spawnCalls() []foundCall {
 	return t.calls("multiprocessing.spawn", "multiprocessing.start_processes", "notebook_launcher")
 }
 
-// starters are packages that start the ranks of a script that imports them: clusters, submitters, and trainers that spawn. Lightning is none
-// of them: its devices and nodes are read.
+// starters are packages that start the ranks of a script that imports them: clusters, submitters, and trainers that
+// spawn. Lightning is none of them: its devices and nodes are read.
 const starters = `ray sagemaker submitit dask dask_cuda horovod pyspark joblib modal skypilot sky azureml azure kfp kubeflow metaflow flytekit
 	runhouse determined clearml torchx ignite detectron2 ultralytics fairscale colossalai nemo nemo_run fairseq espnet espnet2 mmengine mmcv
 	torch_xla fastai dora multiprocess`
 
 // starterCalls are what plain libraries start processes with.
 func starterCalls() []string {
-	return []string{"subprocess.run", "subprocess.Popen", "subprocess.call", "subprocess.check_call", "os.system", "os.fork", "os.popen", "os.execvp", "os.execv", "os.spawnv", "multiprocessing.Process", "mp.Process", "elastic_launch", "launch_agent",
+	return []string{"subprocess.run", "subprocess.Popen", "subprocess.call", "subprocess.check_call", "os.system",
+		"os.fork", "os.popen", "os.execvp", "os.execv", "os.spawnv", "multiprocessing.Process", "mp.Process",
+		"elastic_launch", "launch_agent",
 		"torch.distributed.run.main", "torch.distributed.run.run", "distributed.launch.main", "debug_launcher"}
 }
 
@@ -62,7 +67,8 @@ func (t *sourceText) starter() string {
 		for _, i := range f.Imports {
 			root, _, _ := strings.Cut(i.Module, ".")
 			whole := i.Module + "." + i.Name + "."
-			if containsWord(starters, root) || strings.HasPrefix(whole, "torch.distributed.run.") || strings.HasPrefix(whole, "torch.distributed.launch") {
+			if containsWord(starters, root) || strings.HasPrefix(whole, "torch.distributed.run.") ||
+				strings.HasPrefix(whole, "torch.distributed.launch") {
 				return fmt.Sprintf("%s imports %s, which may start the processes", f.at(i.Line), i.Module)
 			}
 		}

@@ -17,16 +17,19 @@ type mutant struct {
 	word, by string
 	place    Place
 	text     string // of the script
-	// asRule are the script with what the shell's rule makes of the word: none when there is no rule, two for an option, which may have a value.
+	// asRule are the script with what the shell's rule makes of the word: none when there is no rule, two for an
+	// option, which may have a value.
 	asRule []string
 }
 
 // unseen are words that nobody can see through, and one option that no program has.
 func unseen() []string {
-	return []string{"$OOMGUARD_TEST_UNSET", `"$OOMGUARD_TEST_UNSET"`, "$(unknown_program)", "`unknown_program x`", "--unknown-option"}
+	return []string{"$OOMGUARD_TEST_UNSET", `"$OOMGUARD_TEST_UNSET"`, "$(unknown_program)", "`unknown_program x`",
+		"--unknown-option"}
 }
 
-// mutants replace each word of a script by each that nobody can see through. Only some are made unless all are asked for.
+// mutants replace each word of a script by each that nobody can see through. Only some are made unless all are asked
+// for.
 func mutants(t *testing.T, text string) []mutant {
 	t.Helper()
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), "")
@@ -56,7 +59,8 @@ func mutants(t *testing.T, text string) []mutant {
 					m.asRule = []string{text[:from] + text[to:], text[:from] + text[next:]}
 				case by == "$OOMGUARD_TEST_UNSET":
 					m.asRule = []string{text[:from] + text[to:]}
-				case strings.Contains(by, "UNSET"): // also elsewhere, where a script puts it into a variable of extra arguments
+				// also elsewhere, where a script puts it into a variable of extra arguments
+				case strings.Contains(by, "UNSET"):
 					m.asRule = []string{text[:from] + `""` + text[to:]}
 				}
 				h := fnv.New32()
@@ -70,7 +74,8 @@ func mutants(t *testing.T, text string) []mutant {
 	return all
 }
 
-// shellCommand is a job's command as bash reads it: a script with the arguments behind it, or the command itself as one.
+// shellCommand is a job's command as bash reads it: a script with the arguments behind it, or the command itself as
+// one.
 func shellCommand(t *testing.T, src Sources) (text string, args []string) {
 	t.Helper()
 	argv := src.Argv
@@ -95,8 +100,8 @@ func shellCommand(t *testing.T, src Sources) (text string, args []string) {
 	return strings.Join(words, " ") + "\n", nil
 }
 
-// A word that nobody can see through never makes a job fail, and never turns what is not known into a value. A setting takes another value
-// only where the shell's rule says that the word vanishes: then it is read as without it.
+// A word that nobody can see through never makes a job fail, and never turns what is not known into a value. A setting
+// takes another value only where the shell's rule says that the word vanishes: then it is read as without it.
 func TestUnseenWords(t *testing.T) {
 	folders, err := filepath.Glob(filepath.Join("testdata", "jobs", "*"))
 	if err != nil || len(folders) == 0 {
@@ -130,14 +135,18 @@ func TestUnseenWords(t *testing.T) {
 					for _, text := range m.asRule[len(rules):] {
 						rules = append(rules, read(text, m.place))
 					}
-					// One option of the command line gives it, and it keeps its value beside words that may hold any option.
-					byOption := strings.Contains(now.Origin, "bash -c:") && strings.Contains(now.Origin, "-") && !strings.Contains(now.Origin, "default") && was.Known
-					if byOption && now.Key != "script" && now.Key != "launcher" || less(was, now) || m.by == "--unknown-option" && was.Known {
+					// One option of the command line gives it, and it keeps its value beside words that may hold any
+					// option.
+					byOption := strings.Contains(now.Origin, "bash -c:") && strings.Contains(now.Origin, "-") &&
+						!strings.Contains(now.Origin, "default") && was.Known
+					if byOption && now.Key != "script" && now.Key != "launcher" || less(was, now) ||
+						m.by == "--unknown-option" && was.Known {
 						continue
 					}
 					asRule := func(rule *Job) bool { return rule.Settings()[i].Value == now.Value }
 					if !slices.ContainsFunc(rules, asRule) {
-						t.Errorf("%v: %s for %s: %s is %s (%s), was %s", m.place, m.by, m.word, now.Key, now.Value, now.Origin, was.Value)
+						t.Errorf("%v: %s for %s: %s is %s (%s), was %s", m.place, m.by, m.word, now.Key, now.Value,
+							now.Origin, was.Value)
 					}
 				}
 			}

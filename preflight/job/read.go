@@ -23,7 +23,8 @@ type Sources struct {
 	Place Place
 	// Dir is the working directory; relative paths start there. "" is the current one.
 	Dir string
-	// GPUs and CPUs are those of this machine (they resolve --nproc-per-node gpu and auto); GPUs is -1 when it is not known, CPUs 0.
+	// GPUs and CPUs are those of this machine (they resolve --nproc-per-node gpu and auto); GPUs is -1 when it is not
+	// known, CPUs 0.
 	GPUs, CPUs int
 	// Versions are forced: they win over what the interpreter has installed.
 	Versions map[string]string
@@ -35,9 +36,10 @@ type Sources struct {
 	LoadModel func(path string) (*model.Architecture, error)
 }
 
-// Read understands a training command. It never fails: what contradicts itself is in Problems, what could not be read in Unreadable,
-// what cannot be determined is unknown with the reason. Every setting is taken from the strongest source that names it: oomguard's flags, the
-// command line and PET_* variables, files that it names, oomguard.yaml, the framework's defaults for the installed version.
+// Read understands a training command. It never fails: what contradicts itself is in Problems, what could not be read
+// in Unreadable, what cannot be determined is unknown with the reason. Every setting is taken from the strongest source
+// that names it: oomguard's flags, the command line and PET_* variables, files that it names, oomguard.yaml, the
+// framework's defaults for the installed version.
 func Read(src Sources) *Job {
 	if src.Getenv == nil {
 		src.Getenv = func(string) string { return "" }
@@ -81,8 +83,8 @@ func (r *reader) turn(name string, read func()) {
 	r.part(name, read)
 }
 
-// part is a part of the reading, behind a fence: after a fault of ours in it nobody knows what it would have said, so that no weaker source
-// counts any more, and what stronger ones said stays.
+// part is a part of the reading, behind a fence: after a fault of ours in it nobody knows what it would have said, so
+// that no weaker source counts any more, and what stronger ones said stays.
 func (r *reader) part(name string, read func()) {
 	fault := fence.Do("reading "+name, read)
 	if fault == nil {
@@ -101,11 +103,12 @@ type reader struct {
 	job    *Job
 	ledger ledger
 
-	ownLines  []ownLine          // of oomguard.yaml
-	versions  map[string]string  // forced by flag or file, until readVersions adds the installed ones
-	framework framework          // that reads the script
-	family    family             // what is known of the script
-	env       map[string]sourced // variables that the command sets itself (env A=B, a script, a launcher), over those it inherits
+	ownLines  []ownLine         // of oomguard.yaml
+	versions  map[string]string // forced by flag or file, until readVersions adds the installed ones
+	framework framework         // that reads the script
+	family    family            // what is known of the script
+	// variables that the command sets itself (env A=B, a script, a launcher), over those it inherits
+	env       map[string]sourced
 	args      map[string]argument
 	fallbacks map[string]argument // what the framework takes for arguments that nobody gave, by its version
 	unsaid    map[string]string   // why it is not known what the framework takes for an argument that nobody gave
@@ -126,12 +129,14 @@ type reader struct {
 	adapter adapterParts
 	// revision and cacheDir are those with which the script loads its model.
 	revision, cacheDir Setting[string]
-	// shardingLost says why nobody knows what a DeepSpeed or FSDP configuration decides: it was named but could not be read.
+	// shardingLost says why nobody knows what a DeepSpeed or FSDP configuration decides: it was named but could not be
+	// read.
 	shardingLost string
 	// tasks are the processes that srun or mpirun starts, given the GPUs that a wrapper gives to each.
 	tasks tasks
 	given Setting[int]
-	// place is where the command stands when a shell script holds it: "run.sh:12"; scripts counts those that lead there.
+	// place is where the command stands when a shell script holds it: "run.sh:12"; scripts counts those that lead
+	// there.
 	place   string
 	scripts int
 	// written are the files that a script on the way to the command writes itself, by their paths.
@@ -155,7 +160,8 @@ type reader struct {
 	// words are those behind the program.
 	words []string
 	gaps  []string
-	// blocked says why nothing can be said about the script: the launcher is not read yet, or it refuses its command line.
+	// blocked says why nothing can be said about the script: the launcher is not read yet, or it refuses its command
+	// line.
 	blocked string
 }
 
@@ -183,12 +189,14 @@ type launcher struct {
 	read    func(r *reader, prog string, args []string)
 }
 
-// launchers lists the programs that are recognised. python itself is not here: it runs a script or one of these modules.
+// launchers lists the programs that are recognised. python itself is not here: it runs a script or one of these
+// modules.
 func launchers() []launcher {
 	return []launcher{
 		{name: "tune", words: []string{"tune"}, modules: []string{"torchtune._cli.tune"}, read: (*reader).readTune},
 		{name: "litgpt", words: []string{"litgpt"}, modules: []string{"litgpt"}, read: (*reader).readLitGPT},
-		{name: "fabric", words: []string{"fabric", "lightning"}, modules: []string{"lightning.fabric.cli"}, read: (*reader).readFabric},
+		{name: "fabric", words: []string{"fabric", "lightning"}, modules: []string{"lightning.fabric.cli"},
+			read: (*reader).readFabric},
 		{
 			name: "torchrun", words: []string{"torchrun"}, modules: []string{"torch.distributed.run"},
 			read: func(r *reader, prog string, args []string) { r.readTorchrun(prog, torchrunOptions(), args) },
@@ -199,17 +207,22 @@ func launchers() []launcher {
 		},
 		{
 			name: "accelerate", words: []string{"accelerate", "accelerate-launch"},
-			modules: []string{"accelerate.commands.launch", "accelerate.commands.accelerate_cli"}, read: (*reader).readAccelerate,
+			modules: []string{"accelerate.commands.launch", "accelerate.commands.accelerate_cli"},
+			read:    (*reader).readAccelerate,
 		},
-		{name: "axolotl", words: []string{"axolotl"}, modules: []string{"axolotl.cli.main"}, read: (*reader).readAxolotl},
+		{name: "axolotl", words: []string{"axolotl"}, modules: []string{"axolotl.cli.main"},
+			read: (*reader).readAxolotl},
 		{name: "trl", words: []string{"trl"}, modules: []string{"trl.cli"}, read: (*reader).readTRLCommand},
-		{name: "llamafactory-cli", words: []string{"llamafactory-cli", "lmf"}, modules: []string{"llamafactory.cli"}, read: (*reader).readLlamafactory},
+		{name: "llamafactory-cli", words: []string{"llamafactory-cli", "lmf"}, modules: []string{"llamafactory.cli"},
+			read: (*reader).readLlamafactory},
 		{
-			name: "deepspeed", words: []string{"deepspeed", "deepspeed.pt", "ds"}, modules: []string{"deepspeed.launcher.runner"},
-			read: (*reader).readDeepSpeedLauncher,
+			name: "deepspeed", words: []string{"deepspeed", "deepspeed.pt", "ds"},
+			modules: []string{"deepspeed.launcher.runner"},
+			read:    (*reader).readDeepSpeedLauncher,
 		},
 		{name: "torchx", words: []string{"torchx"}, modules: []string{"torchx.apps.main"}, read: (*reader).readTorchX},
-		{name: "composer", words: []string{"composer"}, modules: []string{"composer.cli.launcher"}, read: (*reader).readComposer},
+		{name: "composer", words: []string{"composer"}, modules: []string{"composer.cli.launcher"},
+			read: (*reader).readComposer},
 		{name: "colossalai", words: []string{"colossalai"}, read: (*reader).readColossalAI},
 	}
 }
@@ -234,11 +247,12 @@ func (r *reader) readCommand() {
 	}
 }
 
-// maxWrappers bounds how many commands may stand in front of each other: srun bash -c 'env ... uv run torchrun' has four.
+// maxWrappers bounds how many commands may stand in front of each other: srun bash -c 'env ... uv run torchrun' has
+// four.
 const maxWrappers = 16
 
-// readWords reads one command: variables and wrappers in front are taken off, then a launcher or Python takes the rest. Commands
-// that start a launcher themselves (trl sft, axolotl train) come back here with the command that they start.
+// readWords reads one command: variables and wrappers in front are taken off, then a launcher or Python takes the rest.
+// Commands that start a launcher themselves (trl sft, axolotl train) come back here with the command that they start.
 func (r *reader) readWords(argv []string, depth int) {
 	argv = r.takeVariables(argv)
 	switch {

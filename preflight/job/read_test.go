@@ -53,9 +53,9 @@ func models(t testing.TB) string {
 	return write(t, dir, "pure.json", `{"bf16": {"enabled": true, "bf16_master_weights_and_grads": true}}`)
 }
 
-// The dtype of loading by version: reference transformers PR 42805 (5.0 loads the checkpoint's dtype). Under DeepSpeed weights become
-// half precision with an fp32 master copy; accelerate keeps trained weights in fp32 under FSDP with mixed precision
-// (accelerator.py); --bf16 alone is autocast and leaves the weights alone.
+// The dtype of loading by version: reference transformers PR 42805 (5.0 loads the checkpoint's dtype). Under DeepSpeed
+// weights become half precision with an fp32 master copy; accelerate keeps trained weights in fp32 under FSDP with
+// mixed precision (accelerator.py); --bf16 alone is autocast and leaves the weights alone.
 func TestTrainerPrecision(t *testing.T) {
 	tests := []struct{ version, args, want string }{
 		{"4.51.3", "--bf16", "param_dtype=fp32 precision=bf16 master_fp32=false"},
@@ -81,7 +81,8 @@ func TestTrainerPrecision(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.version+" "+tt.args, func(t *testing.T) {
 			argv := "torchrun --nproc-per-node 2 run_clm.py --output_dir out --model_name_or_path half " + tt.args
-			j := Read(Sources{Argv: shellWords(argv), Dir: dir, GPUs: 2, LoadModel: half, Versions: map[string]string{"transformers": tt.version}})
+			j := Read(Sources{Argv: shellWords(argv), Dir: dir, GPUs: 2, LoadModel: half,
+				Versions: map[string]string{"transformers": tt.version}})
 			if len(told(j)) > 0 || j.WillFail.Value != "" {
 				t.Errorf("problems %v %q", told(j), j.WillFail.Value)
 			}
@@ -92,14 +93,18 @@ func TestTrainerPrecision(t *testing.T) {
 
 func TestTrainerArguments(t *testing.T) {
 	tests := []struct{ name, args, want string }{
-		{"defaults", "", "micro_batch=8 grad_accum=1 global_batch=16 checkpointing=none optimizer=adamw attention=sdpa fused_loss=none sharding=ddp method=full packing=true task=pretrain"},
-		{"both spellings", "--per-device-train-batch-size 2 --gradient_accumulation_steps=4", "micro_batch=2 grad_accum=4 global_batch=16"},
+		{"defaults", "", "micro_batch=8 grad_accum=1 global_batch=16 checkpointing=none optimizer=adamw " +
+			"attention=sdpa fused_loss=none sharding=ddp method=full packing=true task=pretrain"},
+		{"both spellings", "--per-device-train-batch-size 2 --gradient_accumulation_steps=4",
+			"micro_batch=2 grad_accum=4 global_batch=16"},
 		{"last wins", "--per_device_train_batch_size 2 --per-device-train-batch-size 3", "micro_batch=3"},
-		{"abbreviation", "--per_device_train_b 2 --gradient_c", "micro_batch=2 checkpointing=none"}, // the second has two meanings
+		// the second has two meanings
+		{"abbreviation", "--per_device_train_b 2 --gradient_c", "micro_batch=2 checkpointing=none"},
 		{"unique abbreviation", "--gradient_acc 2 --block 128", "grad_accum=2 seq_len=128"},
 		{"mixed dashes are no option", "--per-device_train_batch 2", "framework=unknown micro_batch=unknown"},
 		{"negated", "--gradient_checkpointing --no-gradient-checkpointing", "checkpointing=none"},
-		{"truth words", "--gradient_checkpointing YES --use_liger_kernel t", "checkpointing=full fused_loss=liger-flce layer_kernels=liger"},
+		{"truth words", "--gradient_checkpointing YES --use_liger_kernel t",
+			"checkpointing=full fused_loss=liger-flce layer_kernels=liger"},
 		{"length", "--block_size 1024", "seq_len=1024"},
 		{"attention", "--attn_implementation eager", "attention=eager"},
 		{"optimizers", "--optim adamw_bnb_8bit", "optimizer=adamw_8bit"},
@@ -109,11 +114,14 @@ func TestTrainerArguments(t *testing.T) {
 		{"own optimizer", "--optim galore_adamw", "optimizer=galore_adamw"},
 		{"unknown options", "--lr 1 --flash maybe -x --foo=bar baz", "framework=unknown micro_batch=unknown"},
 		{"fsdp", "--fsdp full_shard", "sharding=fsdp-full fsdp_version=1 fsdp_wrap=whole offload=none"},
-		{"fsdp words", `--fsdp "shard_grad_op auto_wrap offload"`, "sharding=fsdp-grad fsdp_version=1 fsdp_wrap=layers"},
-		{"inline configuration", `--fsdp full_shard --fsdp_config={'version':2,'activation_checkpointing':true}`, "fsdp_version=1 checkpointing=full"},
+		{"fsdp words", `--fsdp "shard_grad_op auto_wrap offload"`,
+			"sharding=fsdp-grad fsdp_version=1 fsdp_wrap=layers"},
+		{"inline configuration", `--fsdp full_shard --fsdp_config={'version':2,'activation_checkpointing':true}`,
+			"fsdp_version=1 checkpointing=full"},
 		{"no sharding", "--fsdp no_shard", "sharding=ddp fsdp_version=unknown"},
 		{"fsdp off", "--fsdp=", "sharding=ddp"},
-		{"lora", "--lora_r 4 --lora_target_modules q_proj v_proj --bf16", "method=lora param_dtype=fp32 base_dtype=fp32"},
+		{"lora", "--lora_r 4 --lora_target_modules q_proj v_proj --bf16",
+			"method=lora param_dtype=fp32 base_dtype=fp32"},
 		{"qlora", "--use_peft --load_in_4bit --bnb_4bit_quant_type nf4", "method=qlora"},
 		{"8 bits", "--use_peft --load_in_8bit", "method=lora8bit"},
 		{"quantised without adapters", "--load_in_8bit", "method=unknown"},
@@ -122,11 +130,13 @@ func TestTrainerArguments(t *testing.T) {
 	dir := models(t)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			argv := shellWords("torchrun --nproc-per-node 2 run_clm.py --output_dir out --model_name_or_path half " + tt.args)
+			argv := shellWords("torchrun --nproc-per-node 2 run_clm.py --output_dir out --model_name_or_path half " +
+				tt.args)
 			for i := range argv {
 				argv[i] = strings.ReplaceAll(argv[i], "'", `"`)
 			}
-			j := Read(Sources{Argv: argv, Dir: dir, GPUs: 2, LoadModel: half, Versions: map[string]string{"transformers": "4.51.3", "torch": "2.6.0"}})
+			j := Read(Sources{Argv: argv, Dir: dir, GPUs: 2, LoadModel: half,
+				Versions: map[string]string{"transformers": "4.51.3", "torch": "2.6.0"}})
 			if len(told(j)) > 0 || j.WillFail.Value != "" {
 				t.Errorf("problems %v %q", told(j), j.WillFail.Value)
 			}
@@ -145,7 +155,8 @@ func TestTrainerBadArguments(t *testing.T) {
 		"--fsdp half_shard":                 "words from full_shard",
 		"--fsdp full_shard --fsdp_config x": "FSDP configuration: x: no such file",
 		"--bf16 --fp16":                     "At most one of fp16 and bf16",
-		"--model_name_or_path ./nothing":    "./nothing: no such file or folder; correct the path (--params N gives a lower bound)",
+		"--model_name_or_path ./nothing": "./nothing: no such file or folder; correct the path (--params N gives " +
+			"a lower bound)",
 	} {
 		argv := "torchrun --nproc-per-node 2 run_clm.py --output_dir out --model_name_or_path half " + args
 		j := Read(Sources{Argv: shellWords(argv), Dir: dir, GPUs: 2, LoadModel: half})
@@ -161,7 +172,8 @@ func TestDefaultOptimizer(t *testing.T) {
 		{"2.6.0", "4.51.3", "adamw"}, {"2.8.0+cu128", "4.53.0", "adamw"}, {"2.8.0", "4.54.0", "adamw_fused"},
 		{"2.10.0a0", "5.0.0", "adamw_fused"}, {"2.7.1", "", "adamw"}, {"", "", "adamw"},
 	} {
-		j := Read(Sources{Argv: words("python run_clm.py --output_dir o"), Versions: map[string]string{"torch": tt.torch, "transformers": tt.transformers}})
+		j := Read(Sources{Argv: words("python run_clm.py --output_dir o"),
+			Versions: map[string]string{"torch": tt.torch, "transformers": tt.transformers}})
 		if j.Optimizer.Value != tt.want || !j.Optimizer.Known {
 			t.Errorf("torch %q transformers %q: %+v, want %s", tt.torch, tt.transformers, j.Optimizer, tt.want)
 		}
@@ -175,13 +187,20 @@ func TestFrameworks(t *testing.T) {
 		want string
 	}{
 		{"torchrun run_clm.py", 1, "framework=hf-trainer task=pretrain launcher=torchrun outer=none"},
-		{"torchrun run_clm_no_trainer.py --output_dir o --per_device_train_batch_size 2", 1, "framework=custom micro_batch=2 grad_accum=1 optimizer=adamw"},
-		{"torchrun -m trl.scripts.dpo --per_device_train_batch_size 2", 1, "framework=trl task=dpo ref_model=true checkpointing=unknown"},
-		{"torchrun --nproc-per-node 4 train.py --output_dir o --per_device_train_batch_size 2", 4, "framework=unknown task=unknown packing=unknown sharding=unknown micro_batch=2 optimizer=unknown"},
-		{"python train.py --output_dir o", 1, "framework=unknown sharding=unknown checkpointing=unknown optimizer=unknown param_dtype=unknown nproc=unknown"},
-		{"torchrun --nproc-per-node 2 nano.py --batch_size 12 --dtype bfloat16 --max_length many", 2, "framework=unknown micro_batch=unknown param_dtype=unknown seq_len=unknown sharding=unknown world_size=2"},
+		{"torchrun run_clm_no_trainer.py --output_dir o --per_device_train_batch_size 2", 1,
+			"framework=custom micro_batch=2 grad_accum=1 optimizer=adamw"},
+		{"torchrun -m trl.scripts.dpo --per_device_train_batch_size 2", 1,
+			"framework=trl task=dpo ref_model=true checkpointing=unknown"},
+		{"torchrun --nproc-per-node 4 train.py --output_dir o --per_device_train_batch_size 2", 4,
+			"framework=unknown task=unknown packing=unknown sharding=unknown micro_batch=2 optimizer=unknown"},
+		{"python train.py --output_dir o", 1,
+			"framework=unknown sharding=unknown checkpointing=unknown optimizer=unknown param_dtype=unknown " +
+				"nproc=unknown"},
+		{"torchrun --nproc-per-node 2 nano.py --batch_size 12 --dtype bfloat16 --max_length many", 2,
+			"framework=unknown micro_batch=unknown param_dtype=unknown seq_len=unknown sharding=unknown world_size=2"},
 		{"torchrun --nproc-per-node 2 nano.py --fsdp", 2, "framework=unknown sharding=unknown"},
-		{"python run_clm.py --output_dir o --per_device_train_batch_size 2", 4, "sharding=dp world_size=1 global_batch=8"},
+		{"python run_clm.py --output_dir o --per_device_train_batch_size 2", 4,
+			"sharding=dp world_size=1 global_batch=8"},
 		{"python run_clm.py --output_dir o", -1, "sharding=unknown"},
 		{"python run_clm.py --output_dir o", 1, "sharding=none"},
 		{"make train", 4, "launcher=unknown outer=unknown script=unknown nproc=unknown"},
@@ -213,19 +232,24 @@ func TestNotReadYetSaysSo(t *testing.T) {
 	}
 }
 
-// oomguard's flags beat the command line, the command line beats oomguard.yaml, and that beats the framework's defaults.
+// oomguard's flags beat the command line, the command line beats oomguard.yaml, and that beats the framework's
+// defaults.
 func TestPrecedence(t *testing.T) {
-	dir := write(t, models(t), ownFile, "micro-batch: 5\nseq_len: 77\noptimizer: lion\ngrad-accum: 9\nlora_targets: [q_proj, v_proj]\nmethod: lora\nversions: {transformers: 5.2.0}\n")
+	dir := write(t, models(t), ownFile,
+		"micro-batch: 5\nseq_len: 77\noptimizer: lion\ngrad-accum: 9\nlora_targets: [q_proj, v_proj]\nmethod: "+
+			"lora\nversions: {transformers: 5.2.0}\n")
 	j := Read(Sources{
-		Argv:  words("torchrun --nproc-per-node 2 run_clm.py --output_dir o --per_device_train_batch_size 3 --gradient_accumulation_steps 2"),
+		Argv: words("torchrun --nproc-per-node 2 run_clm.py --output_dir o --per_device_train_batch_size 3 " +
+			"--gradient_accumulation_steps 2"),
 		Flags: map[string]string{"micro-batch": "4"}, Dir: dir, GPUs: 2, LoadModel: half,
 	})
 	if len(told(j)) > 0 {
 		t.Errorf("problems %v", told(j))
 	}
 	check(t, j, "micro_batch=4 grad_accum=2 seq_len=77 optimizer=lion checkpointing=none method=lora")
-	for key, want := range map[string]string{"micro_batch": "flag --micro-batch", "grad_accum": "command line --gradient_accumulation_steps",
-		"optimizer": "oomguard.yaml:3", "checkpointing": "default of transformers 5.2.0"} {
+	for key, want := range map[string]string{"micro_batch": "flag --micro-batch",
+		"grad_accum": "command line --gradient_accumulation_steps",
+		"optimizer":  "oomguard.yaml:3", "checkpointing": "default of transformers 5.2.0"} {
 		i := slices.IndexFunc(j.Settings(), func(s Named) bool { return s.Key == key })
 		if got := j.Settings()[i].Origin; got != want {
 			t.Errorf("origin of %s: %q, want %q", key, got, want)
@@ -238,14 +262,15 @@ func TestPrecedence(t *testing.T) {
 
 func TestOwnFileErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"micro_batch: 2\nmicro-batch: 3":    "oomguard.yaml:2: micro-batch was given before in line 1",
-		"batch: 2":                          `oomguard.yaml:1: "batch" is not a job setting; known: model, params`,
-		"\nsharding: all":                   `oomguard.yaml:2: sharding: "all" is not one of none, ddp`,
-		"micro_batch: [1, {a: 2}]":          "oomguard.yaml:1: micro_batch: need one word or a list of words",
-		"- a":                               "oomguard.yaml:1: need lines of the form key: value",
-		"a: [":                              "oomguard.yaml: broken YAML: yaml: line 1",
-		"micro_batch: &x 1\ngrad_accum: *x": "oomguard.yaml:2: grad_accum: need one word or a list of words, not an alias",
-		"a: \xff":                           "oomguard.yaml:1:4: is not UTF-8",
+		"micro_batch: 2\nmicro-batch: 3": "oomguard.yaml:2: micro-batch was given before in line 1",
+		"batch: 2":                       `oomguard.yaml:1: "batch" is not a job setting; known: model, params`,
+		"\nsharding: all":                `oomguard.yaml:2: sharding: "all" is not one of none, ddp`,
+		"micro_batch: [1, {a: 2}]":       "oomguard.yaml:1: micro_batch: need one word or a list of words",
+		"- a":                            "oomguard.yaml:1: need lines of the form key: value",
+		"a: [":                           "oomguard.yaml: broken YAML: yaml: line 1",
+		"micro_batch: &x 1\ngrad_accum: *x": "oomguard.yaml:2: grad_accum: need one word or a list of words, not an " +
+			"alias",
+		"a: \xff": "oomguard.yaml:1:4: is not UTF-8",
 	} {
 		j := Read(Sources{Dir: write(t, t.TempDir(), ownFile, text)})
 		if len(told(j)) != 1 || !strings.Contains(told(j)[0].Error(), want) {
@@ -277,7 +302,8 @@ func TestParams(t *testing.T) {
 		{map[string]string{"model": "org/name", "params": "7B"}, 7e9, ""},
 		{map[string]string{"model": "half"}, 1000, ""},
 		{map[string]string{"model": "half", "params": "1000"}, 1000, ""},
-		{map[string]string{"model": "half", "params": "7B"}, 7e9, "7000000000 parameters, but config.json has 1000; give one of the two"},
+		{map[string]string{"model": "half", "params": "7B"}, 7e9,
+			"7000000000 parameters, but config.json has 1000; give one of the two"},
 		{map[string]string{"model": "org/name"}, 0, ""},
 		{map[string]string{"params": "many"}, 0, `--params: "many"`},
 	}
@@ -286,14 +312,16 @@ func TestParams(t *testing.T) {
 		if j.ModelParams.Or(0) != tt.params {
 			t.Errorf("%v: %+v, want %d", tt.flags, j.ModelParams, tt.params)
 		}
-		if tt.problem == "" && len(told(j)) > 0 || tt.problem != "" && (len(told(j)) != 1 || !strings.Contains(told(j)[0].Error(), tt.problem)) {
+		if tt.problem == "" && len(told(j)) > 0 ||
+			tt.problem != "" && (len(told(j)) != 1 || !strings.Contains(told(j)[0].Error(), tt.problem)) {
 			t.Errorf("%v: problems %v, want %q", tt.flags, told(j), tt.problem)
 		}
 		if tt.params > 0 && (j.Architecture == nil) {
 			t.Errorf("%v: no architecture", tt.flags)
 		}
 	}
-	if j := Read(Sources{Flags: map[string]string{"model": "org/name"}}); !strings.Contains(j.ModelParams.Origin, "org/name is neither in the Hugging Face cache nor") {
+	if j := Read(Sources{Flags: map[string]string{"model": "org/name"}}); !strings.Contains(j.ModelParams.Origin,
+		"org/name is neither in the Hugging Face cache nor") {
 		t.Errorf("hub name: %+v", j.ModelParams)
 	}
 }
@@ -341,10 +369,15 @@ func TestSettingsAndJSONAgree(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	for _, seed := range []string{"torchrun\x00--nproc-per-node\x002\x00train.py", "python\x00-m\x00torch.distributed.run\x00-r3\x00--\x00a.py", "python\x00-c", "torchrun\x00--no-python\x00python\x00-X",
-		"torchrun\x00run_clm.py\x00--output_dir\x00o\x00--fsdp\x00full_shard\x00--fsdp_config\x00{\"version\":2}", "python\x00run_clm.py\x00args.json", "torchrun\x00-mr", "accelerate\x00launch", "--", "torchrun\x00--nnodes\x00:",
+	for _, seed := range []string{"torchrun\x00--nproc-per-node\x002\x00train.py",
+		"python\x00-m\x00torch.distributed.run\x00-r3\x00--\x00a.py", "python\x00-c",
+		"torchrun\x00--no-python\x00python\x00-X",
+		"torchrun\x00run_clm.py\x00--output_dir\x00o\x00--fsdp\x00full_shard\x00--fsdp_config\x00{\"version\":2}",
+		"python\x00run_clm.py\x00args.json", "torchrun\x00-mr", "accelerate\x00launch", "--",
+		"torchrun\x00--nnodes\x00:",
 		"env\x00HF_HOME=.\x00uv\x00run\x00torchrun\x00train.py\x00--model_name_or_path\x00gpt2\x00--model_revision\x00../x", "srun\x00-N\x004\x00bash\x00-c\x00torchrun $X pretrain_gpt.py --num-layers $L --hidden-size 4",
-		"python\x00-m\x00verl.trainer.main_ppo\x00a.b=${c}\x00trainer.nnodes=0", "deepspeed\x00--module\x00openrlhf.cli.train_sft\x00--ds.lora.rank\x00x\x00--zero\x003",
+		"python\x00-m\x00verl.trainer.main_ppo\x00a.b=${c}\x00trainer.nnodes=0",
+		"deepspeed\x00--module\x00openrlhf.cli.train_sft\x00--ds.lora.rank\x00x\x00--zero\x003",
 		"pretrain_gpt.py\x00--num-layers=2\x00--hidden-size=8\x00--moe-layer-freq\x00([0]*9)\x00--num-experts\x003\x00--vocab-size\x001", "accelerate\x00launch\x00--config_file\x00.\x00a.py", "tune\x00run\x00full_finetune_distributed\x00--config\x00."} {
 		f.Add(seed)
 	}
@@ -363,7 +396,8 @@ func FuzzRead(f *testing.F) {
 }
 
 func FuzzOwnFile(f *testing.F) {
-	for _, seed := range []string{"micro-batch: 2", "a: &x [*x]", "? {a: b}\n: c", "lora_targets: [a, b]", "versions: {torch: 2}", "---\n- 1", "params: !!binary aa"} {
+	for _, seed := range []string{"micro-batch: 2", "a: &x [*x]", "? {a: b}\n: c", "lora_targets: [a, b]",
+		"versions: {torch: 2}", "---\n- 1", "params: !!binary aa"} {
 		f.Add(seed)
 	}
 	dir := f.TempDir()

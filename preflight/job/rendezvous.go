@@ -17,8 +17,8 @@ type Rendezvous struct {
 	NodeRank int
 }
 
-// rendezvous reads torchrun's options of it (torch/distributed/run.py: master_addr and master_port are the endpoint of the static
-// backend, their defaults 127.0.0.1 and 29500).
+// rendezvous reads torchrun's options of it (torch/distributed/run.py: master_addr and master_port are the endpoint of
+// the static backend, their defaults 127.0.0.1 and 29500).
 func (c *torchrunCommand) rendezvous() Rendezvous {
 	value := func(dest string) string {
 		if _, lost := c.lost(dest); lost {

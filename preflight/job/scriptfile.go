@@ -94,7 +94,8 @@ func (r *reader) readScript(data []byte, shown, name string, params []string, in
 		dir = r.src.Dir
 	}
 	script, err := shell.Read(data, shell.Input{
-		Name: shown, Script: name, Args: params, Dir: dir, Here: r.src.Place == Here, CPUs: r.countedCPUs(), GPUs: r.countedGPUs,
+		Name: shown, Script: name, Args: params, Dir: dir, Here: r.src.Place == Here, CPUs: r.countedCPUs(),
+		GPUs: r.countedGPUs,
 		Getenv: func(name string) (string, bool) {
 			v := r.variable(name)
 			return v.text, v != sourced{}
@@ -133,7 +134,8 @@ func (r *reader) readScript(data []byte, shown, name string, params []string, in
 	inside(command.Words)
 }
 
-// readFile reads a file that the command names: one that a script on the way there writes itself, or else the one that is there.
+// readFile reads a file that the command names: one that a script on the way there writes itself, or else the one that
+// is there.
 func (r *reader) readFile(name string) ([]byte, error) {
 	text, written := r.written[filepath.Clean(r.path(name))]
 	if !written && strings.Contains(name, "://") {
@@ -144,7 +146,8 @@ func (r *reader) readFile(name string) ([]byte, error) {
 	}
 	text = r.settleText(text)
 	if why, unknown := shell.Unknown(text); unknown {
-		return nil, document.Ours(fmt.Errorf("%s: is written by the script itself, and a part of it is not known: %s", name, why))
+		return nil, document.Ours(fmt.Errorf("%s: is written by the script itself, and a part of it is not known: %s",
+			name, why))
 	}
 	return []byte(text), nil
 }
@@ -178,7 +181,8 @@ func (r *reader) settle() {
 
 // follow puts the reader where a command of a script starts.
 func (r *reader) follow(c *shell.Command) {
-	if inLine := strings.HasSuffix(c.File, " -c"); !inLine || r.place == "" { // bash -c in a script stands at its line there
+	// bash -c in a script stands at its line there
+	if inLine := strings.HasSuffix(c.File, " -c"); !inLine || r.place == "" {
 		r.place = c.Origin()
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
@@ -190,8 +194,8 @@ func (r *reader) follow(c *shell.Command) {
 	r.doubtWords(c.Words, c.Unset)
 }
 
-// launching chooses the command that starts the training: the last that a launcher starts, or else the last that Python does. why says
-// what a person should know of the choice, or why there is none.
+// launching chooses the command that starts the training: the last that a launcher starts, or else the last that Python
+// does. why says what a person should know of the choice, or why there is none.
 func (r *reader) launching(commands []shell.Command, shown string) (chosen *shell.Command, why string) {
 	var found []*shell.Command
 	best, open := 0, unknownWord(commands)
@@ -219,7 +223,8 @@ func (r *reader) launching(commands []shell.Command, shown string) (chosen *shel
 	case len(certain) == 1:
 		return certain[0], ""
 	case slices.ContainsFunc(found, func(c *shell.Command) bool { return !slices.Equal(c.Words, found[0].Words) }):
-		return nil, fmt.Sprintf("which of %d commands of %s runs is not known (%s); give the command itself", len(found), shown, found[0].Branch)
+		return nil, fmt.Sprintf("which of %d commands of %s runs is not known (%s); give the command itself",
+			len(found), shown, found[0].Branch)
 	}
 	return found[0], "it runs only " + found[0].Branch
 }
@@ -253,9 +258,11 @@ func (r *reader) leads(word string) bool {
 		slices.ContainsFunc(launchers(), func(l launcher) bool { return slices.Contains(l.words, base) })
 }
 
-// rank reads a command on trial: 2 when a launcher starts it, 1 when Python runs a script or module, 0 when nothing is trained.
+// rank reads a command on trial: 2 when a launcher starts it, 1 when Python runs a script or module, 0 when nothing is
+// trained.
 func (r *reader) rank(c *shell.Command) (rank int, why string) {
-	trial := &reader{src: r.src, job: &Job{}, env: maps.Clone(r.env), versions: map[string]string{}, scripts: r.scripts, sealed: r.sealed}
+	trial := &reader{src: r.src, job: &Job{}, env: maps.Clone(r.env), versions: map[string]string{}, scripts: r.scripts,
+		sealed: r.sealed}
 	trial.follow(c)
 	trial.readWords(c.Words, 0)
 	launcher, script := trial.job.Launcher, trial.job.Script.Value
@@ -268,7 +275,8 @@ func (r *reader) rank(c *shell.Command) (rank int, why string) {
 		return 0, ""
 	case launcher.Value != "python":
 		return 2, ""
-	case script == "-c" || slices.Contains([]string{"-m pip", "-m venv", "-m ensurepip", "-m json.tool", "-m http.server"}, script):
+	case script == "-c" || slices.Contains([]string{"-m pip", "-m venv", "-m ensurepip", "-m json.tool",
+		"-m http.server"}, script):
 		return 0, ""
 	}
 	return 1, ""

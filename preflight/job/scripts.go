@@ -18,10 +18,12 @@ type family struct {
 	foreign   bool   // the program is not known
 	// byArguments: nothing but its arguments tells what it is.
 	byArguments bool
-	ownScript   bool // the user's own script, whose text has been read: what TRL's programs decide by ModelConfig it decides itself
+	// the user's own script, whose text has been read: what TRL's programs decide by ModelConfig it decides itself
+	ownScript bool
 	// fields are options beside those of TrainingArguments that the script's parser knows; nil: none.
 	fields func(r *reader) fieldSet
-	// only are all the options that are understood, where those of TrainingArguments are none of the program's; nil: they are.
+	// only are all the options that are understood, where those of TrainingArguments are none of the program's; nil:
+	// they are.
 	only   func() fieldSet
 	origin string
 }
@@ -46,8 +48,8 @@ func exampleScripts() map[string]family {
 	return scripts
 }
 
-// freshModelFields are the options by which the language modeling examples name a configuration in place of a checkpoint, and the one
-// that keeps run_mlm.py and run_plm.py from joining rows.
+// freshModelFields are the options by which the language modeling examples name a configuration in place of a
+// checkpoint, and the one that keeps run_mlm.py and run_plm.py from joining rows.
 func freshModelFields(*reader) fieldSet {
 	return fieldSet{wordArgument: "config_name model_type config_overrides", boolArgument: "line_by_line"}
 }
@@ -59,31 +61,38 @@ func familyOf(script string) family {
 		return family{}
 	}
 	if known, ok := exampleScripts()[base]; ok {
-		known.framework, known.readsJSON, known.strict, known.origin = "hf-trainer", true, true, base+" is an example of transformers"
+		known.framework, known.readsJSON, known.strict, known.origin = "hf-trainer", true, true,
+			base+" is an example of transformers"
 		return known
 	}
 	if strings.HasSuffix(base, "_no_trainer.py") || accelerateClone(base) {
 		return familyWithoutTrainer(base)
 	}
-	if slashes := "/" + filepath.ToSlash(script); strings.HasSuffix(slashes, "/fastchat/train/train.py") || slashes == "/-m fastchat.train.train" {
-		return family{framework: "hf-trainer", task: "sft", pads: true, fields: fastChatFields, origin: base + " is the fine-tuning script of FastChat"}
+	if slashes := "/" + filepath.ToSlash(script); strings.HasSuffix(slashes, "/fastchat/train/train.py") ||
+		slashes == "/-m fastchat.train.train" {
+		return family{framework: "hf-trainer", task: "sft", pads: true, fields: fastChatFields,
+			origin: base + " is the fine-tuning script of FastChat"}
 	}
 	return family{}
 }
 
 // fastChatFields are the options that FastChat's train.py adds to TrainingArguments.
 func fastChatFields(*reader) fieldSet {
-	return fieldSet{wordArgument: "data_path eval_data_path padding_side", boolArgument: "lazy_preprocess trust_remote_code"}
+	return fieldSet{wordArgument: "data_path eval_data_path padding_side",
+		boolArgument: "lazy_preprocess trust_remote_code"}
 }
 
-// otherThanTorch reports whether a script's name or folder says that it is a twin for JAX or TensorFlow, whose options have the same names.
+// otherThanTorch reports whether a script's name or folder says that it is a twin for JAX or TensorFlow, whose options
+// have the same names.
 func otherThanTorch(script string) bool {
-	words := strings.FieldsFunc(strings.ToLower(strings.TrimSuffix(script, ".py")), func(c rune) bool { return c == '/' || c == '_' || c == '-' || c == '.' || c == ' ' })
-	return slices.ContainsFunc(words, func(word string) bool { return containsWord("flax jax tf tensorflow keras xla tpu", word) })
+	words := strings.FieldsFunc(strings.ToLower(strings.TrimSuffix(script, ".py")),
+		func(c rune) bool { return c == '/' || c == '_' || c == '-' || c == '.' || c == ' ' })
+	return slices.ContainsFunc(words,
+		func(word string) bool { return containsWord("flax jax tf tensorflow keras xla tpu", word) })
 }
 
-// suits reports whether a script that has the name of a published one does what that does: its text uses the same trainer, or, when it is
-// not here, all its arguments are that one's.
+// suits reports whether a script that has the name of a published one does what that does: its text uses the same
+// trainer, or, when it is not here, all its arguments are that one's.
 func (f family) suits(r *reader) bool {
 	t := r.sourceText()
 	switch {
@@ -97,11 +106,13 @@ func (f family) suits(r *reader) bool {
 	return t.requires("accelerate") && len(t.calls("Accelerator")) > 0
 }
 
-// recogniseArguments judges a script that is not here by its arguments: Trainer's command line if all of them are options of Hugging Face's or
-// TRL's configurations, and some have no other.
+// recogniseArguments judges a script that is not here by its arguments: Trainer's command line if all of them are
+// options of Hugging Face's or TRL's configurations, and some have no other.
 func recogniseArguments(r *reader) (family, bool) {
-	f := family{framework: "hf-trainer", task: taskInName(r.job.Script.Value), readsJSON: true, byArguments: true, origin: "all arguments are those of Hugging Face's and TRL's configurations"}
-	if r.sourceText() != nil || otherThanTorch(r.job.Script.Value) || r.onVariable("ACCELERATE_USE_MEGATRON_LM") { // Trainer cannot use Megatron-LM
+	f := family{framework: "hf-trainer", task: taskInName(r.job.Script.Value), readsJSON: true, byArguments: true,
+		origin: "all arguments are those of Hugging Face's and TRL's configurations"}
+	// Trainer cannot use Megatron-LM
+	if r.sourceText() != nil || otherThanTorch(r.job.Script.Value) || r.onVariable("ACCELERATE_USE_MEGATRON_LM") {
 		return f, false
 	}
 	names, all := r.argumentNames(f)
@@ -111,7 +122,8 @@ func recogniseArguments(r *reader) (family, bool) {
 
 // taskInName finds a task among the words of a script's name: run_sft.py.
 func taskInName(script string) string {
-	words := strings.FieldsFunc(strings.TrimSuffix(filepath.Base(script), ".py"), func(c rune) bool { return c == '_' || c == '-' || c == '.' || c == ' ' })
+	words := strings.FieldsFunc(strings.TrimSuffix(filepath.Base(script), ".py"),
+		func(c rune) bool { return c == '_' || c == '-' || c == '.' || c == ' ' })
 	for _, word := range words {
 		if task, ok := trlTasks()[word]; ok {
 			return task

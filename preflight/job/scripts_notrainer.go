@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// noTrainerExample reports whether a script is one of transformers' examples with a training loop of its own on accelerate
-// (examples/pytorch/*/run_*_no_trainer.py). All of them share the names and defaults of the arguments below.
+// noTrainerExample reports whether a script is one of transformers' examples with a training loop of its own on
+// accelerate (examples/pytorch/*/run_*_no_trainer.py). All of them share the names and defaults of the arguments below.
 func noTrainerExample(base string) bool {
 	return slices.Contains(strings.Fields(`run_clm_no_trainer.py run_fim_no_trainer.py run_mlm_no_trainer.py run_glue_no_trainer.py run_ner_no_trainer.py
 		run_qa_no_trainer.py run_qa_beam_search_no_trainer.py run_swag_no_trainer.py run_summarization_no_trainer.py
@@ -15,7 +15,8 @@ func noTrainerExample(base string) bool {
 		run_instance_segmentation_no_trainer.py run_object_detection_no_trainer.py`), base) || accelerateClone(base)
 }
 
-// accelerateClone reports whether a script is one of accelerate's examples/by_feature that are copies of run_clm_no_trainer.py.
+// accelerateClone reports whether a script is one of accelerate's examples/by_feature that are copies of
+// run_clm_no_trainer.py.
 func accelerateClone(base string) bool {
 	return base == "megatron_lm_gpt_pretraining.py" || base == "deepspeed_with_config_support.py"
 }
@@ -28,12 +29,14 @@ func familyWithoutTrainer(base string) family {
 		f.task, f.packs, f.fields, f.origin = twin.task, twin.packs, twin.fields, base+" is an example of transformers"
 	}
 	if accelerateClone(base) {
-		f.task, f.packs, f.fields, f.origin = "pretrain", true, freshModelFields, base+" is an example of accelerate with its own training loop"
+		f.task, f.packs, f.fields, f.origin = "pretrain", true, freshModelFields,
+			base+" is an example of accelerate with its own training loop"
 	}
 	return f
 }
 
-// noTrainerDefaults are what those examples do when nobody says otherwise: torch.optim.AdamW, no checkpointing, the loss of the model.
+// noTrainerDefaults are what those examples do when nobody says otherwise: torch.optim.AdamW, no checkpointing, the
+// loss of the model.
 func (r *reader) noTrainerDefaults() {
 	base := filepath.Base(r.job.Script.Value)
 	if !noTrainerExample(base) {

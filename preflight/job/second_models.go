@@ -59,7 +59,8 @@ func (r *reader) hold(role string, name Setting[string], trained, idle bool) {
 	if why, unknown := shell.Unknown(name.Value); unknown {
 		name = Setting[string]{Origin: why}
 	}
-	r.besides = append(r.besides, besides{SecondModel{Role: role, Name: name.Or(""), Trained: trained, Idle: idle, Origin: name.Origin}, false})
+	r.besides = append(r.besides, besides{SecondModel{Role: role, Name: name.Or(""), Trained: trained, Idle: idle,
+		Origin: name.Origin}, false})
 }
 
 // holdsNoOther says that nothing but what is noted is held.
@@ -75,7 +76,8 @@ func (r *reader) deriveSecondModels() {
 		}
 		switch task := r.job.Task; {
 		case task.Value == "ppo" || task.Value == "kd":
-			set.Unknown("which models " + task.Value + " holds beside the one that is trained is not known: " + task.Origin)
+			set.Unknown("which models " + task.Value + " holds beside the one that is trained is not known: " +
+				task.Origin)
 		case r.blocked == "" && !r.family.foreign:
 			set.Offer(SecondModels{}, "nothing names one")
 		}
@@ -88,12 +90,14 @@ func (r *reader) deriveSecondModels() {
 		if b.Params == 0 && !b.uncounted {
 			b.Params, why = r.sizeOf(b.Name)
 		}
-		models, origins = append(models, b.SecondModel), append(origins, strings.TrimSpace(b.Role+": "+b.Origin+" "+why))
+		models, origins = append(models, b.SecondModel),
+			append(origins, strings.TrimSpace(b.Role+": "+b.Origin+" "+why))
 	}
 	set.Offer(models, strings.Join(origins, "; "))
 }
 
-// sizeOf is the number of parameters of a model by its folder or hub name, and where that is from, or why it is not known.
+// sizeOf is the number of parameters of a model by its folder or hub name, and where that is from, or why it is not
+// known.
 func (r *reader) sizeOf(name string) (params int64, why string) {
 	switch {
 	case name == "":
@@ -112,7 +116,8 @@ func (r *reader) sizeOf(name string) (params int64, why string) {
 			if known := r.knownModel(hub); known != nil {
 				return known.Parameters(), "(" + known.Source + ")"
 			}
-			return 0, "(its config.json is neither here nor in the Hugging Face cache, and it is not in the built-in table)"
+			return 0, "(its config.json is neither here nor in the Hugging Face cache, and it is not in the " +
+				"built-in table)"
 		}
 	}
 	a, err := r.src.LoadModel(folder)

@@ -49,8 +49,8 @@ func (s *Setting[T]) Unknown(why string) {
 	}
 }
 
-// Withhold records that a source decides the setting by what nobody can see from outside, unless a stronger source has given the value:
-// weaker ones and defaults no longer count.
+// Withhold records that a source decides the setting by what nobody can see from outside, unless a stronger source has
+// given the value: weaker ones and defaults no longer count.
 func (s *Setting[T]) Withhold(why string) {
 	open := !s.Known && !s.withheld
 	s.claims.add(unknownValue, why, open)
@@ -101,9 +101,10 @@ type settingJSON struct {
 	Origin string          `json:"origin"`
 }
 
-// MarshalJSON writes {"value": ..., "origin": ...}, with a null value when it is unknown and when it is known to be empty (no
-// outer wrapper, no reason to fail): the origin tells which. A text that is a JSON object (the words or sizes by which a command
-// describes its model instead of naming one) is written as that object, a value that differs by node as the list of them.
+// MarshalJSON writes {"value": ..., "origin": ...}, with a null value when it is unknown and when it is known to be
+// empty (no outer wrapper, no reason to fail): the origin tells which. A text that is a JSON object (the words or sizes
+// by which a command describes its model instead of naming one) is written as that object, a value that differs by node
+// as the list of them.
 func (s Setting[T]) MarshalJSON() ([]byte, error) {
 	out := settingJSON{Value: json.RawMessage("null"), Origin: s.Origin}
 	if text, ok := any(s.Value).(string); ok && s.Known && strings.HasPrefix(text, "{") && json.Valid([]byte(text)) {
@@ -120,8 +121,8 @@ func (s Setting[T]) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote; a null value is unknown, except for types whose own zero is null (a nil *LoRA
-// with an origin): those keep their meaning because their readers treat unknown and nil alike.
+// UnmarshalJSON reads what MarshalJSON wrote; a null value is unknown, except for types whose own zero is null (a nil
+// *LoRA with an origin): those keep their meaning because their readers treat unknown and nil alike.
 func (s *Setting[T]) UnmarshalJSON(data []byte) error {
 	var in settingJSON
 	if err := json.Unmarshal(data, &in); err != nil {
@@ -161,8 +162,8 @@ type fact interface {
 	told() []Claim
 }
 
-// settle ends the reading: a text with a part that a shell script leaves open is unknown, and what the command line says stands at a
-// place of that script when place is not empty.
+// settle ends the reading: a text with a part that a shell script leaves open is unknown, and what the command line
+// says stands at a place of that script when place is not empty.
 func (s *Setting[T]) settle(place string) {
 	if text, ok := any(s.Value).(string); ok && s.Known {
 		if why, unknown := shell.Unknown(text); unknown {

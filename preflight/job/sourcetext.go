@@ -42,8 +42,8 @@ const maxSourceBytes = 1 << 20
 // maxModules bounds how many local modules of a script are read; they are read one level deep.
 const maxModules = 30
 
-// sourceText reads the script once; nil when it is not a Python file that can be read. Nobody needs to be told: the script may run in
-// a container, or stand in another folder.
+// sourceText reads the script once; nil when it is not a Python file that can be read. Nobody needs to be told: the
+// script may run in a container, or stand in another folder.
 func (r *reader) sourceText() *sourceText {
 	if !r.sourceRead {
 		r.sourceRead = true
@@ -199,8 +199,8 @@ func (f *sourceFile) outside(dotted string, at python.Place) *python.Expr {
 	return nil
 }
 
-// replaced is the value of a global that a script executes other text over, as nanoGPT's configurator.py does: words that end in .py are
-// files of assignments, --name=value replaces one; later words win.
+// replaced is the value of a global that a script executes other text over, as nanoGPT's configurator.py does: words
+// that end in .py are files of assignments, --name=value replaces one; later words win.
 func (f *sourceFile) replaced(name string) *python.Expr {
 	var found *python.Expr
 	for _, word := range f.text.r.job.ScriptArgs {
@@ -239,7 +239,8 @@ func (t *sourceText) assignedIn(file, name string) *python.Expr {
 		if a.Target != name || a.Scope != "" || a.Key != nil {
 			continue
 		}
-		value := *python.Scope{File: read}.Resolve(&python.Expr{Kind: python.Name, Text: name}, python.Place{Line: math.MaxInt})
+		value := *python.Scope{File: read}.Resolve(&python.Expr{Kind: python.Name, Text: name},
+			python.Place{Line: math.MaxInt})
 		value.Text = (&document.Node{File: file, Line: a.Line}).Origin()
 		return &value
 	}
@@ -276,7 +277,8 @@ type foundCall struct {
 	sure bool
 }
 
-// calls finds calls by the last parts of their qualified names; those behind a condition that does not hold are left out.
+// calls finds calls by the last parts of their qualified names; those behind a condition that does not hold are left
+// out.
 func (t *sourceText) calls(names ...string) []foundCall {
 	var found []foundCall
 	for _, f := range t.files {
@@ -323,7 +325,8 @@ func (f *sourceFile) from(line int, value *python.Expr) string {
 	return origin
 }
 
-// textOf is a literal as an argument would be written, and a dotted name (torch.bfloat16) as it stands; ok is false for anything else.
+// textOf is a literal as an argument would be written, and a dotted name (torch.bfloat16) as it stands; ok is false for
+// anything else.
 func textOf(e *python.Expr) (text string, ok bool) {
 	if e == nil {
 		return "", false

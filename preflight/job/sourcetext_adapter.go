@@ -22,12 +22,15 @@ func (r *reader) adapterInSource() {
 	for _, name := range []string{"get_peft_model", "add_adapter"} {
 		for _, c := range r.source.calls(name) {
 			position := map[string]int{"get_peft_model": 1, "add_adapter": 0}[name]
-			if python.EndsIn(c.Callee, "FastLanguageModel.get_peft_model", "FastModel.get_peft_model", "FastVisionModel.get_peft_model") {
+			if python.EndsIn(c.Callee, "FastLanguageModel.get_peft_model", "FastModel.get_peft_model",
+				"FastVisionModel.get_peft_model") {
 				continue
 			}
-			config := c.argument(position, map[string]string{"get_peft_model": "peft_config", "add_adapter": "adapter_config"}[name])
+			config := c.argument(position, map[string]string{"get_peft_model": "peft_config",
+				"add_adapter": "adapter_config"}[name])
 			if !c.sure {
-				why := c.origin() + " adds adapters under a condition that is decided when the script runs; give --method"
+				why := c.origin() + " adds adapters under a condition that is decided when the script runs; give " +
+					"--method"
 				r.job.Method.Withhold(why)
 				r.job.LoRA.Withhold(why)
 				return
@@ -39,7 +42,8 @@ func (r *reader) adapterInSource() {
 	}
 	for _, c := range r.source.calls("PeftModel.from_pretrained", "AutoPeftModelForCausalLM.from_pretrained") {
 		position := map[bool]int{true: 0, false: 1}[strings.Contains(c.Callee, "AutoPeft")]
-		if name, _, given := c.argument(position, "model_id").literal(immaterial); given { // the base model is loaded elsewhere
+		// the base model is loaded elsewhere
+		if name, _, given := c.argument(position, "model_id").literal(immaterial); given {
 			r.sourceArgument("model_name_or_path", name, c.origin())
 		}
 	}
@@ -58,7 +62,8 @@ func (r *reader) adapterOf(config asked) bool {
 func (r *reader) adapterConfig(user foundCall, config *python.Expr) {
 	p := &r.adapter
 	hidden := func() {
-		why := fmt.Sprintf("%s passes an adapter's configuration that is decided when the script runs (%s); give --method", user.origin(), config)
+		why := fmt.Sprintf("%s passes an adapter's configuration that is decided when the script runs (%s); give "+
+			"--method", user.origin(), config)
 		r.job.Method.Withhold(why)
 		r.job.LoRA.Withhold(why)
 	}
@@ -87,7 +92,8 @@ func (r *reader) adapterConfig(user foundCall, config *python.Expr) {
 	r.loraInSource(c, map[string]int{"LoraConfig": 8}[c.className()])
 }
 
-// returned follows x, y = f() into a function of the script's own that returns in one place. What else it is given it returns as it is.
+// returned follows x, y = f() into a function of the script's own that returns in one place. What else it is given it
+// returns as it is.
 func (t *sourceText) returned(from *sourceFile, e *python.Expr) (*python.Expr, *sourceFile) {
 	part, isPart := e.Value.(int64)
 	if e.Kind != python.Unknown || !isPart || len(e.Items) != 1 || e.Items[0].Kind != python.Invoke {
@@ -100,7 +106,8 @@ func (t *sourceText) returned(from *sourceFile, e *python.Expr) (*python.Expr, *
 			name, inside = called, true
 		}
 		fn := f.Function(name)
-		if !inside || fn == nil || fn.Scope != "" || len(fn.Returns) != 1 || fn.Returns[0].Kind != python.List || int(part) >= len(fn.Returns[0].Items) {
+		if !inside || fn == nil || fn.Scope != "" || len(fn.Returns) != 1 || fn.Returns[0].Kind != python.List ||
+			int(part) >= len(fn.Returns[0].Items) {
 			continue
 		}
 		end := python.Place{Line: math.MaxInt, Scope: fn.Name}
@@ -175,8 +182,8 @@ func (c foundCall) texts(e *python.Expr) ([]string, bool) {
 	return names, true
 }
 
-// namesAdapters is the word of the command line that asks a script of the user's for adapters which are not PEFT's: --lora_dim 128; "" when
-// there is none.
+// namesAdapters is the word of the command line that asks a script of the user's for adapters which are not PEFT's:
+// --lora_dim 128; "" when there is none.
 func (r *reader) namesAdapters() string {
 	if !r.family.ownScript || r.source == nil || !r.source.mentions("lora") {
 		return ""
@@ -190,7 +197,8 @@ func (r *reader) namesAdapters() string {
 		if !attached && i+1 < len(words) && !isOption(words[i+1]) {
 			value = words[i+1]
 		}
-		if on, isTruth := document.ParseBool(value); value != "0" && value != "0.0" && !strings.EqualFold(value, "none") && (!isTruth || on) {
+		if on, isTruth := document.ParseBool(value); value != "0" && value != "0.0" &&
+			!strings.EqualFold(value, "none") && (!isTruth || on) {
 			return "command line " + option
 		}
 	}

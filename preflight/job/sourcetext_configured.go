@@ -154,7 +154,8 @@ func (c foundCall) passesOptions(why *python.Expr) bool {
 		return false
 	}
 	e := why.Items[0]
-	if e.Kind == python.Invoke && python.EndsIn(c.file.Qualified(e.Call.Callee), "vars", "asdict") && len(e.Call.Args) == 1 {
+	if e.Kind == python.Invoke && python.EndsIn(c.file.Qualified(e.Call.Callee), "vars", "asdict") &&
+		len(e.Call.Args) == 1 {
 		e = e.Call.Args[0]
 	}
 	if e.Kind == python.Name {
@@ -190,7 +191,8 @@ func (r *reader) changedInSource(f *sourceFile, holders []holder) {
 	}
 	for _, a := range f.Assignments {
 		base, name, dotted := cutLast(a.Target)
-		if !dotted || a.Key != nil || !containsWord(distinctFields, name) || slices.Contains(holders, holder{base, a.Scope}) {
+		if !dotted || a.Key != nil || !containsWord(distinctFields, name) ||
+			slices.Contains(holders, holder{base, a.Scope}) {
 			continue
 		}
 		if f.mayHoldConfiguration(base, a.Place) {
@@ -260,7 +262,8 @@ func (f *sourceFile) makesConfiguration(a *python.Assignment, calls []foundCall)
 	callee := value.Call.Callee
 	return slices.ContainsFunc(calls, func(c foundCall) bool {
 		first := c.Call
-		return first == value.Call || c.file == f && first.Line == value.Call.Line || first.Scope != "" && first.Scope == callee
+		return first == value.Call || c.file == f && first.Line == value.Call.Line ||
+			first.Scope != "" && first.Scope == callee
 	})
 }
 
@@ -274,7 +277,8 @@ func (t *sourceText) parsedAt(c *python.Call, position int) bool {
 		if position >= len(names) {
 			continue
 		}
-		if _, known := trainerClasses()[names[position]]; known || extendsTrainer(parser.file, parser.file.Class(names[position])) {
+		if _, known := trainerClasses()[names[position]]; known ||
+			extendsTrainer(parser.file, parser.file.Class(names[position])) {
 			return true
 		}
 	}

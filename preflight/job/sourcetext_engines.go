@@ -27,7 +27,8 @@ func (r *reader) deepspeedInSource(c foundCall) {
 	case config == nil:
 	case isLiteral(config):
 		if text, ok := textOf(config); ok {
-			r.args["deepspeed_config"] = argument{text: text, list: []string{text}, origin: c.file.from(config.Line, config)}
+			r.args["deepspeed_config"] = argument{text: text, list: []string{text},
+				origin: c.file.from(config.Line, config)}
 		}
 	case config.Kind == python.Dict:
 		if n, whole := c.file.node(config, "", c.Place); whole {
@@ -37,11 +38,13 @@ func (r *reader) deepspeedInSource(c foundCall) {
 		r.lostSharding(c.origin() + " passes a configuration with a part that is not a literal")
 	default:
 		r.deepspeedOptions(c)
-		r.lostSharding(fmt.Sprintf("%s passes a configuration that is decided when the script runs (%s)", c.origin(), config))
+		r.lostSharding(fmt.Sprintf("%s passes a configuration that is decided when the script runs (%s)", c.origin(),
+			config))
 	}
 }
 
-// deepspeedOptions: a script that makes DeepSpeed's configuration itself mostly has options for what counts, as DeepSpeed-Chat has:
+// deepspeedOptions: a script that makes DeepSpeed's configuration itself mostly has options for what counts, as
+// DeepSpeed-Chat has:
 // --zero_stage, --offload, --dtype.
 func (r *reader) deepspeedOptions(c foundCall) {
 	j := r.job
@@ -62,7 +65,8 @@ func (r *reader) deepspeedOptions(c foundCall) {
 	}
 	if cpu, from := option("offload"); cpu != nil && isLiteral(cpu) {
 		device := map[bool]string{true: "cpu", false: "none"}[cpu.Value == true]
-		j.Offload.Offer(Offload{Optimizer: device, Params: map[bool]string{true: device, false: "none"}[j.Sharding.Value == "zero3"]}, from)
+		j.Offload.Offer(Offload{Optimizer: device,
+			Params: map[bool]string{true: device, false: "none"}[j.Sharding.Value == "zero3"]}, from)
 	}
 	if word, from := option("dtype"); word != nil {
 		if dtype, _ := textOf(word); dtypeName(dtype) == "fp16" || dtypeName(dtype) == "bf16" {
@@ -73,14 +77,16 @@ func (r *reader) deepspeedOptions(c foundCall) {
 	}
 }
 
-// acceleratorInSource reads Accelerator(mixed_precision=..., gradient_accumulation_steps=...), which wins over accelerate's own files.
+// acceleratorInSource reads Accelerator(mixed_precision=..., gradient_accumulation_steps=...), which wins over
+// accelerate's own files.
 func (r *reader) acceleratorInSource() {
 	c, ok := one(r.source.calls("Accelerator"), withhold("", &r.job.Precision, &r.job.GradAccum))
 	if !ok {
 		return
 	}
 	precision := func(string) {
-		r.job.Precision.Withhold(c.origin() + " passes mixed_precision, which is decided when the script runs; give --precision")
+		r.job.Precision.Withhold(c.origin() +
+			" passes mixed_precision, which is decided when the script runs; give --precision")
 	}
 	if text, origin, given := c.keyword("mixed_precision").literal(precision); given && dtypeName(text) != "" {
 		r.job.Precision.Offer(dtypeName(text), origin)
@@ -89,7 +95,8 @@ func (r *reader) acceleratorInSource() {
 	c.keyword("gradient_accumulation_steps").offerNumber(&r.job.GradAccum)
 }
 
-// parallelismInSource reads ParallelismConfig(tp_size=..., cp_size=..., sp_size=...), which a script gives to its Accelerator.
+// parallelismInSource reads ParallelismConfig(tp_size=..., cp_size=..., sp_size=...), which a script gives to its
+// Accelerator.
 func (r *reader) parallelismInSource() {
 	c, ok := one(r.source.calls("ParallelismConfig"), withhold("", &r.job.TP, &r.job.CP))
 	if !ok {
@@ -105,13 +112,15 @@ func (r *reader) parallelismInSource() {
 	}
 }
 
-// meshInSource reads init_device_mesh("cuda", (2, 4), mesh_dim_names=("dp", "tp")), and takes for undecided what a script splits without one.
+// meshInSource reads init_device_mesh("cuda", (2, 4), mesh_dim_names=("dp", "tp")), and takes for undecided what a
+// script splits without one.
 func (r *reader) meshInSource() {
 	j := r.job
 	for _, c := range r.source.calls("init_device_mesh") {
 		hold := withhold("give --tp, --pp and --cp", &j.TP, &j.PP, &j.CP)
 		shape, names := c.argument(1, "mesh_shape").value(hold), c.keyword("mesh_dim_names").value(hold)
-		if shape == nil || names == nil || shape.Kind != python.List || names.Kind != python.List || len(shape.Items) != len(names.Items) {
+		if shape == nil || names == nil || shape.Kind != python.List || names.Kind != python.List ||
+			len(shape.Items) != len(names.Items) {
 			continue
 		}
 		for i, item := range names.Items {
@@ -140,7 +149,8 @@ func (r *reader) spawnInSource() {
 	if ok && strings.HasSuffix(c.Callee, "notebook_launcher") {
 		name = "num_processes"
 	}
-	nproc := Setting[int]{Origin: calls[0].origin() + " starts the processes, and how many is decided when the script runs; give --nproc"}
+	nproc := Setting[int]{Origin: calls[0].origin() +
+		" starts the processes, and how many is decided when the script runs; give --nproc"}
 	if ok && c.sure {
 		hidden := false
 		switch e := c.argument(2, name).value(func(string) { hidden = true }); {
@@ -152,7 +162,8 @@ func (r *reader) spawnInSource() {
 			if n, isNumber := e.Value.(int64); isNumber && n > 0 && n < 1<<20 {
 				nproc.Offer(int(n), c.file.from(e.Line, e))
 			}
-		case e.Kind == python.Invoke && python.EndsIn(c.file.Qualified(e.Call.Callee), "cuda.device_count", "accelerator.device_count"):
+		case e.Kind == python.Invoke &&
+			python.EndsIn(c.file.Qualified(e.Call.Callee), "cuda.device_count", "accelerator.device_count"):
 			if gpus := r.visibleGPUs(); gpus > 0 {
 				nproc.Offer(gpus, c.origin()+" starts one for each visible GPU")
 			}

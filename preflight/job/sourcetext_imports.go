@@ -9,8 +9,8 @@ import (
 
 // What a script imports says what it is and what of it has not been read.
 
-// requires reports whether a class comes from a package of trainers by an import without which the file cannot run, itself or through the
-// class of the file's own that extends it.
+// requires reports whether a class comes from a package of trainers by an import without which the file cannot run,
+// itself or through the class of the file's own that extends it.
 func (f *sourceFile) requires(class string) bool {
 	if own := f.Class(class); own != nil {
 		return len(own.Bases) > 0 && own.Bases[0] != class && f.requires(own.Bases[0])
@@ -32,8 +32,8 @@ func (t *sourceText) requires(module string) bool {
 	return slices.ContainsFunc(t.files, func(f *sourceFile) bool { return f.RequiresModule(module) })
 }
 
-// plainPackages are what a script may import and still decide itself how many processes there are and what is trained: Python's own
-// library, and packages that do only what they are called for.
+// plainPackages are what a script may import and still decide itself how many processes there are and what is trained:
+// Python's own library, and packages that do only what they are called for.
 const plainPackages = `__future__ abc argparse ast asyncio atexit base64 bisect builtins bz2 calendar codecs collections concurrent configparser contextlib copy csv
 	ctypes dataclasses datetime decimal difflib enum errno faulthandler fcntl fileinput fnmatch fractions functools gc getpass glob gzip hashlib heapq html http
 	importlib inspect io itertools json keyword linecache locale logging lzma math mimetypes mmap multiprocessing numbers operator os pathlib pickle platform
@@ -47,8 +47,8 @@ const plainPackages = `__future__ abc argparse ast asyncio atexit base64 bisect 
 	gymnasium gym packaging typing_extensions more_itertools boto3 fsspec smart_open galore_torch lion_pytorch schedulefree prodigyopt came_pytorch adam_mini
 	dion muon torch_optimizer pynvml nvitop vllm setproctitle termcolor colorama tabulate IPython ipdb pdb streaming`
 
-// unseen is a module that the script imports and nobody has read: neither a file that is here nor a package that leaves the script in
-// charge. "" when there is none.
+// unseen is a module that the script imports and nobody has read: neither a file that is here nor a package that leaves
+// the script in charge. "" when there is none.
 func (t *sourceText) unseen() string {
 	for _, f := range t.files[:1] {
 		for _, i := range f.Imports {
@@ -66,14 +66,15 @@ func (t *sourceText) unseen() string {
 
 // loadsByName says where the script loads code that only its arguments name; "" when it does not.
 func (t *sourceText) loadsByName() string {
-	for _, c := range t.calls("importlib.import_module", "__import__", "hydra.utils.instantiate", "utils.instantiate", "instantiate_from_config", "get_obj_from_str") {
+	for _, c := range t.calls("importlib.import_module", "__import__", "hydra.utils.instantiate", "utils.instantiate",
+		"instantiate_from_config", "get_obj_from_str") {
 		return c.origin() + " loads code by its name, which is not followed"
 	}
 	return ""
 }
 
-// trainingCalls are the calls at module level, and in functions that train: where a gradient is computed, by backward or by a scaler. Those
-// of a function that only evaluates are none.
+// trainingCalls are the calls at module level, and in functions that train: where a gradient is computed, by backward
+// or by a scaler. Those of a function that only evaluates are none.
 func (t *sourceText) trainingCalls(names ...string) []foundCall {
 	var found []foundCall
 	for _, c := range t.calls(names...) {
@@ -87,12 +88,14 @@ func (t *sourceText) trainingCalls(names ...string) []foundCall {
 	return found
 }
 
-// checkpointsItself reports whether a script with a trainer of a library turns checkpointing on past it, in its own words.
+// checkpointsItself reports whether a script with a trainer of a library turns checkpointing on past it, in its own
+// words.
 func (r *reader) checkpointsItself() bool {
 	if !r.family.ownScript || r.source == nil {
 		return false
 	}
-	if r.source.mentions("checkpointing", "checkpoint_wrapper", "utils.checkpoint", "checkpoint.checkpoint") || r.hasNames("grad_checkpoint") {
+	if r.source.mentions("checkpointing", "checkpoint_wrapper", "utils.checkpoint", "checkpoint.checkpoint") ||
+		r.hasNames("grad_checkpoint") {
 		return true
 	}
 	for _, f := range r.source.files {

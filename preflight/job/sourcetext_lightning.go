@@ -19,7 +19,8 @@ func (r *reader) lightningInSource(c foundCall) {
 	r.sourceProblems()
 	j := r.job
 	hidden := map[string][]fact{
-		"devices": {&j.NProc, &j.WorldSize, &j.Sharding}, "num_nodes": {&j.NNodes, &j.WorldSize}, "strategy": {&j.Sharding, &j.Offload, &j.DeepSpeed},
+		"devices": {&j.NProc, &j.WorldSize, &j.Sharding}, "num_nodes": {&j.NNodes, &j.WorldSize},
+		"strategy":  {&j.Sharding, &j.Offload, &j.DeepSpeed},
 		"precision": {&j.Precision, &j.ParamDtype, &j.MasterFP32}, "accumulate_grad_batches": {&j.GradAccum},
 	}
 	fields := map[string]*document.Node{}
@@ -31,7 +32,8 @@ func (r *reader) lightningInSource(c foundCall) {
 			fields[name] = n
 			return
 		}
-		withhold("", hidden[name]...)(fmt.Sprintf("%s passes %s, which is decided when the script runs (%s)", c.file.at(value.Line), name, value))
+		withhold("", hidden[name]...)(fmt.Sprintf("%s passes %s, which is decided when the script runs (%s)",
+			c.file.at(value.Line), name, value))
 	}, func(why *python.Expr) {
 		for _, name := range slices.Sorted(maps.Keys(hidden)) {
 			if fields[name] == nil {
@@ -60,7 +62,8 @@ func (f *sourceFile) component(e *python.Expr, path string, at python.Place) (n 
 	f.scope.Arguments(e.Call).Each(func(name string, value *python.Expr) {
 		part, plain := f.node(value, path+".init_args."+name, at)
 		if !plain { // that something is given says enough of policies
-			part = &document.Node{Value: value.String(), Path: path + ".init_args." + name, File: f.Name, Line: value.Line}
+			part = &document.Node{Value: value.String(), Path: path + ".init_args." + name, File: f.Name,
+				Line: value.Line}
 		}
 		arguments[name] = part
 	}, func(*python.Expr) { whole = false })

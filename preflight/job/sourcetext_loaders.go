@@ -7,10 +7,12 @@ import (
 	"oomguard/preflight/job/python"
 )
 
-// trainingLoaders are the calls of DataLoader whose rows are trained on: those that a loop with a backward pass goes through. Where no such
-// loop is seen, all but those that some other loop goes through, and those of a part of a data set that is named as no training part.
+// trainingLoaders are the calls of DataLoader whose rows are trained on: those that a loop with a backward pass goes
+// through. Where no such loop is seen, all but those that some other loop goes through, and those of a part of a data
+// set that is named as no training part.
 func (t *sourceText) trainingLoaders() []foundCall {
-	loaders := slices.DeleteFunc(t.calls("DataLoader"), func(c foundCall) bool { // one without a batch size decides nothing
+	// one without a batch size decides nothing
+	loaders := slices.DeleteFunc(t.calls("DataLoader"), func(c foundCall) bool {
 		hidden := false
 		return c.argument(1, "batch_size").value(func(string) { hidden = true }) == nil && !hidden
 	})
@@ -39,7 +41,9 @@ func (t *sourceText) trainsOn(c foundCall) (trains, looped bool) {
 			}
 			looped = true
 			trains = trains || slices.ContainsFunc(f.Calls, func(other *python.Call) bool {
-				return loop.Holds(other.Place) && (python.EndsIn(other.Callee, "backward", "manual_backward") || strings.HasSuffix(other.Callee, ".backward"))
+				return loop.Holds(other.Place) &&
+					(python.EndsIn(other.Callee, "backward", "manual_backward") ||
+						strings.HasSuffix(other.Callee, ".backward"))
 			})
 		}
 	}
@@ -57,7 +61,8 @@ func (c foundCall) boundTo() []string {
 	return names
 }
 
-// receives reports whether a loop goes through a parameter of its function that is handed one of the names, as in train(model, loader).
+// receives reports whether a loop goes through a parameter of its function that is handed one of the names, as in
+// train(model, loader).
 func (f *sourceFile) receives(loop *python.Loop, made *python.Call, names []string) bool {
 	for _, fn := range f.Functions {
 		if loop.Scope != fn.Name {
@@ -77,7 +82,8 @@ func (f *sourceFile) receives(loop *python.Loop, made *python.Call, names []stri
 	return false
 }
 
-// refersTo reports whether an expression has a call or one of some names in it: loader, enumerate(loader), tqdm(loader).
+// refersTo reports whether an expression has a call or one of some names in it: loader, enumerate(loader),
+// tqdm(loader).
 func refersTo(e *python.Expr, made *python.Call, names []string) bool {
 	if e == nil {
 		return false
@@ -92,7 +98,8 @@ func refersTo(e *python.Expr, made *python.Call, names []string) bool {
 	return slices.ContainsFunc(parts, func(part *python.Expr) bool { return refersTo(part, made, names) })
 }
 
-// heldOut reports whether a loader's rows are those of a split that is not for training: data["validation"], load(split="test[:10%]").
+// heldOut reports whether a loader's rows are those of a split that is not for training: data["validation"],
+// load(split="test[:10%]").
 func (c foundCall) heldOut() bool {
 	data := c.Written(0, "dataset")
 	for _, e := range []*python.Expr{data, c.resolve(data)} {

@@ -12,8 +12,8 @@ import (
 	"oomguard/preflight/optim"
 )
 
-// Training loops that a script writes itself, on top of PyTorch, Accelerate, DeepSpeed or Lightning: only what its text says in one
-// place and without condition is taken.
+// Training loops that a script writes itself, on top of PyTorch, Accelerate, DeepSpeed or Lightning: only what its text
+// says in one place and without condition is taken.
 
 // recogniseLoop judges a script that has neither Trainer nor TRL.
 func (t *sourceText) recogniseLoop(f family) (family, bool) {
@@ -22,9 +22,11 @@ func (t *sourceText) recogniseLoop(f family) (family, bool) {
 		return f, true
 	}
 	for _, sign := range []struct{ framework, call string }{
-		{"deepspeed", "deepspeed.initialize"}, {"custom", "Accelerator"}, {"custom", "DistributedDataParallel"}, {"custom", "FullyShardedDataParallel"},
+		{"deepspeed", "deepspeed.initialize"}, {"custom", "Accelerator"}, {"custom", "DistributedDataParallel"},
+		{"custom", "FullyShardedDataParallel"},
 		{"custom", "fully_shard"}, {"custom", "torch.nn.DataParallel"},
-		{"lightning", "lightning.Fabric"}, {"lightning", "lightning.fabric.Fabric"}, {"lightning", "lightning_fabric.Fabric"},
+		{"lightning", "lightning.Fabric"}, {"lightning", "lightning.fabric.Fabric"},
+		{"lightning", "lightning_fabric.Fabric"},
 	} {
 		if calls := t.calls(sign.call); len(calls) > 0 {
 			f.framework, f.origin = sign.framework, calls[0].origin()+" calls "+calls[0].Callee
@@ -87,7 +89,8 @@ func (r *reader) numberInSource(c foundCall, name string, e *python.Expr, set *S
 func (r *reader) optimizerInSource() {
 	calls := r.source.optimizerCalls()
 	c, ok := one(calls, func(string) {
-		r.job.Optimizer.Withhold(fmt.Sprintf("%s and %s make optimizers; give --optimizer", calls[0].origin(), calls[1].origin()))
+		r.job.Optimizer.Withhold(fmt.Sprintf("%s and %s make optimizers; give --optimizer", calls[0].origin(),
+			calls[1].origin()))
 	})
 	if !ok {
 		return
@@ -101,7 +104,8 @@ func (r *reader) optimizerInSource() {
 			hold(c.why(name, value))
 		}
 	}, func(why *python.Expr) { hold(c.why("what decides its state", why)) })
-	arguments := &configuration{r: r, doc: &document.Node{Value: fields, File: c.file.Name, Line: c.Line}, fallback: "default of torch"}
+	arguments := &configuration{r: r, doc: &document.Node{Value: fields, File: c.file.Name, Line: c.Line},
+		fallback: "default of torch"}
 	r.optimizerClass(c.file.Qualified(c.Callee), arguments, false, c.origin())
 }
 
@@ -123,7 +127,8 @@ func (r *reader) agreed(calls []foundCall, position int, name string, set *Setti
 }
 
 // stateArguments are arguments of optimizers on which the size of their state depends.
-const stateArguments = "amsgrad momentum centered fused foreach rank beta1 betas optim_bits is_paged min_8bit_size scale_parameter"
+const stateArguments = "amsgrad momentum centered fused foreach rank beta1 betas optim_bits is_paged min_8bit_size " +
+	"scale_parameter"
 
 // batchInSource reads the rows of the only DataLoader that trains, and their length.
 func (r *reader) batchInSource() {
@@ -134,14 +139,17 @@ func (r *reader) batchInSource() {
 	}
 	if len(loaders) > 0 {
 		r.agreed(loaders, 1, "batch_size", &j.MicroBatch)
-		if len(r.source.calls("torch.nn.DataParallel")) > 0 && r.visibleGPUs() > 1 && j.MicroBatch.Known && !j.MicroBatch.own() {
+		if len(r.source.calls("torch.nn.DataParallel")) > 0 && r.visibleGPUs() > 1 && j.MicroBatch.Known &&
+			!j.MicroBatch.own() {
 			j.MicroBatch.Value = max(1, j.MicroBatch.Value/r.visibleGPUs())
 			j.MicroBatch.Origin += " split over the GPUs by DataParallel"
 		}
 	}
 	r.lengthInSource()
-	r.namedInSource(&j.GradAccum, "gradient_accumulation_steps", "grad_accum_steps", "accumulation_steps", "grad_accumulation_steps", "accum_steps", "grad_accum")
-	r.namedInSource(&j.MicroBatch, "micro_batch_size", "batch_size_per_gpu", "per_device_batch_size", "device_batch_size", "per_device_train_batch_size")
+	r.namedInSource(&j.GradAccum, "gradient_accumulation_steps", "grad_accum_steps", "accumulation_steps",
+		"grad_accumulation_steps", "accum_steps", "grad_accum")
+	r.namedInSource(&j.MicroBatch, "micro_batch_size", "batch_size_per_gpu", "per_device_batch_size",
+		"device_batch_size", "per_device_train_batch_size")
 	if len(loaders) == 0 {
 		r.namedInSource(&j.MicroBatch, "batch_size")
 	}
@@ -164,7 +172,8 @@ func (r *reader) lengthInSource() {
 			j.SeqLen.Offer(length, origin)
 		}
 	}
-	r.namedInSource(&j.SeqLen, "block_size", "seq_len", "seq_length", "sequence_length", "max_seq_len", "max_seq_length", "max_length", "context_length", "model_max_length", "cutoff_len")
+	r.namedInSource(&j.SeqLen, "block_size", "seq_len", "seq_length", "sequence_length", "max_seq_len",
+		"max_seq_length", "max_length", "context_length", "model_max_length", "cutoff_len")
 }
 
 // tokenizerCalls are the calls that make tokens of texts: only these take a length together with how it is reached.
@@ -172,7 +181,8 @@ func (t *sourceText) tokenizerCalls() []foundCall {
 	var found []foundCall
 	for _, f := range t.files {
 		for _, c := range f.Calls {
-			cuts := slices.ContainsFunc([]string{"truncation", "padding", "return_tensors"}, func(name string) bool { return c.Written(-1, name) != nil })
+			cuts := slices.ContainsFunc([]string{"truncation", "padding", "return_tensors"},
+				func(name string) bool { return c.Written(-1, name) != nil })
 			if holds, known := f.scope.Holds(c.Place); c.Written(-1, "max_length") != nil && cuts && (holds || !known) {
 				found = append(found, foundCall{c, f, known})
 			}
@@ -181,8 +191,8 @@ func (t *sourceText) tokenizerCalls() []foundCall {
 	return found
 }
 
-// namedInSource takes a number from an option, a constant of the module or a field of a class, by names that mean one thing. It must
-// have one value only.
+// namedInSource takes a number from an option, a constant of the module or a field of a class, by names that mean one
+// thing. It must have one value only.
 func (r *reader) namedInSource(set *Setting[int], names ...string) {
 	found := map[int64]string{}
 	for _, f := range r.source.files {
@@ -215,7 +225,8 @@ func (f *sourceFile) named(name string) (value *python.Expr, line int) {
 			return f.options[key].value(f), f.options[key].line
 		}
 	}
-	if o := (&scriptOption{names: []string{"--" + name}}); f.scope.Override == nil && o.isGiven(f.text.r) { // to a parser that is not read
+	// to a parser that is not read
+	if o := (&scriptOption{names: []string{"--" + name}}); f.scope.Override == nil && o.isGiven(f.text.r) {
 		return o.value(f), 0
 	}
 	var last *python.Assignment
@@ -250,11 +261,13 @@ func (f *sourceFile) sharedOut(before *python.Expr, operator string, by *python.
 		return &python.Expr{}
 	}
 	shared := *before
-	shared.Value, shared.Text = n/int64(world), strings.TrimPrefix(fmt.Sprintf("%s, shared out over %d processes", before.Text, world), ", ")
+	shared.Value, shared.Text = n/int64(world),
+		strings.TrimPrefix(fmt.Sprintf("%s, shared out over %d processes", before.Text, world), ", ")
 	return &shared
 }
 
-// mentionsTwice reports whether a name stands in the file more often than where it is bound first: one that nothing reads says nothing.
+// mentionsTwice reports whether a name stands in the file more often than where it is bound first: one that nothing
+// reads says nothing.
 func (f *sourceFile) mentionsTwice(name string) bool {
 	count := 0
 	for rest := f.raw; count < 2; {
@@ -277,11 +290,13 @@ func isNameByte(b byte) bool {
 
 // autocastInSource reads torch.autocast(dtype=...) and torch.cuda.amp.autocast(), whose default is fp16.
 func (r *reader) autocastInSource() {
-	if len(r.source.calls("Accelerator")) > 0 { // whose precision it is; what the script casts besides is for images and samples between steps
+	// whose precision it is; what the script casts besides is for images and samples between steps
+	if len(r.source.calls("Accelerator")) > 0 {
 		return
 	}
 	dtypes := map[string]string{}
-	calls := slices.DeleteFunc(r.source.trainingCalls("autocast"), func(c foundCall) bool { // of an engine, with the engine's dtype
+	// of an engine, with the engine's dtype
+	calls := slices.DeleteFunc(r.source.trainingCalls("autocast"), func(c foundCall) bool {
 		name := c.file.Qualified(c.Callee)
 		return name != "autocast" && !strings.HasPrefix(name, "torch.")
 	})
@@ -302,7 +317,8 @@ func (r *reader) autocastInSource() {
 		case dtype != "":
 			dtypes[dtype] = origin
 		default:
-			r.job.Precision.Withhold(c.origin() + " decides the dtype of autocast when the script runs; give --precision")
+			r.job.Precision.Withhold(c.origin() +
+				" decides the dtype of autocast when the script runs; give --precision")
 			return
 		}
 	}
@@ -327,16 +343,19 @@ func (r *reader) loopDefaults() {
 	if r.source.unseen() != "" { // what it does not do itself may be done there
 		return
 	}
-	if r.silence("checkpointing") == "" && !r.source.mentions("checkpointing", "checkpoint_wrapper", "utils.checkpoint", "checkpoint.checkpoint") {
+	if r.silence("checkpointing") == "" &&
+		!r.source.mentions("checkpointing", "checkpoint_wrapper", "utils.checkpoint", "checkpoint.checkpoint") {
 		j.Checkpointing.Offer("none", "nothing in "+script+" checkpoints activations")
 	}
 	if r.family.framework == "custom" && r.shardingLost == "" {
 		j.MasterFP32.Offer(false, script+" keeps no second copy of the weights")
 		if r.load.Known && (r.autocastOff || !r.source.mentions("autocast", "accelerator")) {
-			j.Precision.Offer(r.load.Value, "no autocast in "+script+": computes in the dtype of the weights, "+r.load.Origin)
+			j.Precision.Offer(r.load.Value,
+				"no autocast in "+script+": computes in the dtype of the weights, "+r.load.Origin)
 		}
 	}
-	if r.silence("grad_accum") == "" && len(r.source.calls("backward")) == 1 && !r.source.mentions("accumul") && !r.hasNames("accum") {
+	if r.silence("grad_accum") == "" && len(r.source.calls("backward")) == 1 && !r.source.mentions("accumul") &&
+		!r.hasNames("accum") {
 		j.GradAccum.Offer(1, "nothing in "+script+" accumulates gradients")
 	}
 }

@@ -13,18 +13,22 @@ func isModelClass(name string) bool {
 	if python.EndsIn(name, "PeftModel", "PeftModelForCausalLM", "AutoPeftModelForCausalLM", "AutoPeftModel") {
 		return false
 	}
-	return strings.Contains(name, "ForCausalLM") || strings.Contains(name, "ForConditionalGeneration") || strings.Contains(name, "ForSequenceClassification") ||
-		strings.Contains(name, "ForSeq2Seq") || strings.Contains(name, "ForMaskedLM") || strings.Contains(name, "ForTokenClassification") ||
-		strings.Contains(name, "ForQuestionAnswering") || strings.Contains(name, "ForImage") || strings.Contains(name, "ForVision") ||
-		strings.HasSuffix(name, "LMHeadModel") || strings.HasSuffix(name, "LMHeadModelWithValueHead") || python.EndsIn(name, "AutoModel")
+	return strings.Contains(name, "ForCausalLM") || strings.Contains(name, "ForConditionalGeneration") ||
+		strings.Contains(name, "ForSequenceClassification") ||
+		strings.Contains(name, "ForSeq2Seq") || strings.Contains(name, "ForMaskedLM") ||
+		strings.Contains(name, "ForTokenClassification") ||
+		strings.Contains(name, "ForQuestionAnswering") || strings.Contains(name, "ForImage") ||
+		strings.Contains(name, "ForVision") ||
+		strings.HasSuffix(name, "LMHeadModel") || strings.HasSuffix(name, "LMHeadModelWithValueHead") ||
+		python.EndsIn(name, "AutoModel")
 }
 
-// usesModelConfig: TRL's own programs, whose adapters and quantisation ModelConfig decides. A user's script that imports its trainers
-// decides them itself.
+// usesModelConfig: TRL's own programs, whose adapters and quantisation ModelConfig decides. A user's script that
+// imports its trainers decides them itself.
 func (r *reader) usesModelConfig() bool { return r.family.framework == "trl" && !r.family.ownScript }
 
-// parsesItself: a script that makes its configuration in code, or takes its options by a parser of its own, is not one of TRL's programs
-// even if it has the name of one.
+// parsesItself: a script that makes its configuration in code, or takes its options by a parser of its own, is not one
+// of TRL's programs even if it has the name of one.
 func (r *reader) parsesItself() bool {
 	t := r.sourceText()
 	return t != nil && !t.parsesFields() && len(t.trainerCalls("Config", "Arguments")) > 0
@@ -50,7 +54,8 @@ func (t *sourceText) modelCalls(method string) []foundCall {
 	return found
 }
 
-// trained picks the call that loads the model which is trained: the only one, or the only one whose result goes where models are trained.
+// trained picks the call that loads the model which is trained: the only one, or the only one whose result goes where
+// models are trained.
 func (t *sourceText) trained(calls []foundCall) (foundCall, bool) {
 	if len(calls) == 1 {
 		return calls[0], true
@@ -58,7 +63,8 @@ func (t *sourceText) trained(calls []foundCall) (foundCall, bool) {
 	var named []foundCall
 	for _, c := range calls {
 		for _, a := range c.file.Assignments {
-			if a.Value != nil && a.Value.Kind == python.Invoke && innermost(a.Value.Call) == c.Call && c.file.trains(a.Target) {
+			if a.Value != nil && a.Value.Kind == python.Invoke && innermost(a.Value.Call) == c.Call &&
+				c.file.trains(a.Target) {
 				named = append(named, c)
 				break
 			}
@@ -70,8 +76,8 @@ func (t *sourceText) trained(calls []foundCall) (foundCall, bool) {
 	return foundCall{}, false
 }
 
-// trains reports whether what a name stands for is trained: a trainer takes it as its model, an optimizer takes its parameters, it is
-// wrapped for training, or adapters are put on it.
+// trains reports whether what a name stands for is trained: a trainer takes it as its model, an optimizer takes its
+// parameters, it is wrapped for training, or adapters are put on it.
 func (f *sourceFile) trains(name string) bool {
 	is := func(e *python.Expr) bool { return e != nil && e.Kind == python.Name && e.Text == name }
 	for _, c := range f.Calls {
@@ -79,7 +85,8 @@ func (f *sourceFile) trains(name string) bool {
 		switch {
 		case strings.HasSuffix(last, "Trainer") && is(c.Written(0, "model")):
 			return true
-		case containsWord("get_peft_model prepare_model_for_kbit_training DistributedDataParallel FullyShardedDataParallel fully_shard initialize prepare", last):
+		case containsWord("get_peft_model prepare_model_for_kbit_training DistributedDataParallel "+
+			"FullyShardedDataParallel fully_shard initialize prepare", last):
 			if slices.ContainsFunc(c.Given(), is) {
 				return true
 			}
@@ -111,7 +118,8 @@ func (r *reader) modelInSource() {
 	}
 	c, ok := r.source.trained(calls)
 	if !ok {
-		r.job.Model.Unknown(fmt.Sprintf("%s and %s load models, and which one is trained is not known; give --model", calls[0].origin(), calls[1].origin()))
+		r.job.Model.Unknown(fmt.Sprintf("%s and %s load models, and which one is trained is not known; give --model",
+			calls[0].origin(), calls[1].origin()))
 		return
 	}
 	text, origin, ok := c.argument(0, "pretrained_model_name_or_path").literal(immaterial) // unknown below
@@ -135,7 +143,8 @@ func (r *reader) loadInSource(c foundCall) {
 	}
 	for _, name := range []string{"dtype", "torch_dtype"} {
 		hold := func(why string) {
-			if r.args["dtype"].text == "" && r.args["torch_dtype"].text == "" { // else the script turns the command line's word into a dtype
+			// else the script turns the command line's word into a dtype
+			if r.args["dtype"].text == "" && r.args["torch_dtype"].text == "" {
 				r.load.Withhold(why + "; give --precision")
 			}
 		}
@@ -149,7 +158,8 @@ func (r *reader) loadInSource(c foundCall) {
 		}
 	}
 	r.castInSource(c)
-	if c.keyword("attn_implementation").value(immaterial) == nil && c.keyword("use_flash_attention_2").flag(withhold("", &r.job.Attention)) {
+	if c.keyword("attn_implementation").value(immaterial) == nil &&
+		c.keyword("use_flash_attention_2").flag(withhold("", &r.job.Attention)) {
 		r.job.Attention.Offer("flash_attention_2", c.origin())
 	}
 	attention := func(string) {
@@ -174,7 +184,8 @@ func (r *reader) castInSource(c foundCall) {
 			}
 			for position := range 2 {
 				cast := foundCall{each, f, true}.argument(position, "dtype")
-				if text, _, given := cast.text(immaterial); given && each.Callee == ".to" && dtypeName(text) != "" { // most casts name a device
+				// most casts name a device
+				if text, _, given := cast.text(immaterial); given && each.Callee == ".to" && dtypeName(text) != "" {
 					r.load.replace(Setting[string]{Value: dtypeName(text), Known: true, Origin: f.at(each.Line)})
 				}
 			}
@@ -187,7 +198,8 @@ func (r *reader) newModelInSource() {
 	if calls := r.source.modelCalls("from_config"); len(calls) == 1 {
 		c := calls[0]
 		config := c.argument(0, "config").value(immaterial) // no default stands in its place
-		if config != nil && config.Kind == python.Invoke && strings.HasSuffix(config.Call.Callee, "onfig.from_pretrained") {
+		if config != nil && config.Kind == python.Invoke &&
+			strings.HasSuffix(config.Call.Callee, "onfig.from_pretrained") {
 			made := foundCall{config.Call, c.file, true}
 			if name, _, given := made.argument(0, "pretrained_model_name_or_path").literal(immaterial); given {
 				r.sourceArgument("model_name_or_path", name, c.origin())
@@ -203,10 +215,12 @@ func (r *reader) quantInSource(c foundCall) {
 	for _, bits := range []struct {
 		name  string
 		quant Quant
-	}{{"load_in_4bit", Quant{Method: "bnb", Bits: 4, Type: "fp4", ComputeDtype: "fp32", Storage: "uint8"}}, {"load_in_8bit", Quant{Method: "bnb", Bits: 8, Type: "int8"}}} {
+	}{{"load_in_4bit", Quant{Method: "bnb", Bits: 4, Type: "fp4", ComputeDtype: "fp32", Storage: "uint8"}},
+		{"load_in_8bit", Quant{Method: "bnb", Bits: 8, Type: "int8"}}} {
 		hold := func(string) {
 			j.Quant.Withhold(c.origin() + " passes " + bits.name + ", which is decided when the script runs")
-			j.Method.Withhold(c.origin() + " passes " + bits.name + ", which is decided when the script runs; give --method")
+			j.Method.Withhold(c.origin() + " passes " + bits.name +
+				", which is decided when the script runs; give --method")
 		}
 		if c.keyword(bits.name).flag(hold) {
 			j.Quant.Offer(&bits.quant, c.origin())
@@ -230,14 +244,16 @@ func (r *reader) quantInSource(c foundCall) {
 	}
 }
 
-// bitsAndBytes reads one BitsAndBytesConfig; its defaults are fp4, fp32 and uint8 (transformers/utils/quantization_config.py).
+// bitsAndBytes reads one BitsAndBytesConfig; its defaults are fp4, fp32 and uint8
+// (transformers/utils/quantization_config.py).
 func (r *reader) bitsAndBytes(c foundCall) {
 	hidden := false
 	hide := func(string) { hidden = true }
 	four, eight := c.keyword("load_in_4bit").flag(hide), c.keyword("load_in_8bit").flag(hide)
 	if hidden {
 		r.job.Quant.Withhold(c.origin() + ": whether weights are quantised is decided when the script runs")
-		r.job.Method.Withhold(c.origin() + ": whether weights are quantised is decided when the script runs; give --method")
+		r.job.Method.Withhold(c.origin() +
+			": whether weights are quantised is decided when the script runs; give --method")
 		return
 	}
 	switch {
@@ -270,13 +286,15 @@ func (r *reader) checkpointingInSource() {
 		if c.sure {
 			r.job.Checkpointing.Offer("full", c.origin())
 		} else {
-			r.job.Checkpointing.Withhold(c.origin() + " turns it on under a condition that is decided when the script runs")
+			r.job.Checkpointing.Withhold(c.origin() +
+				" turns it on under a condition that is decided when the script runs")
 		}
 	}
 	for _, c := range r.source.calls("prepare_model_for_kbit_training", "prepare_model_for_int8_training") {
 		r.reentrantInSource(c, c.keyword("gradient_checkpointing_kwargs"))
 		hold := withhold("", &r.job.Checkpointing)
-		if on, given := c.argument(1, "use_gradient_checkpointing").truth(hold); (on || !given) && c.sure { // on by default (peft/utils/other.py)
+		// on by default (peft/utils/other.py)
+		if on, given := c.argument(1, "use_gradient_checkpointing").truth(hold); (on || !given) && c.sure {
 			r.job.Checkpointing.Offer("full", c.origin()+": on by default")
 		}
 	}

@@ -48,7 +48,8 @@ func (f *sourceFile) readOptions() {
 			f.addArgument(c, "is_flag")
 		case strings.Contains(name, "DEFINE_") && len(c.Args) > 1:
 			if dest, ok := literalString(c.Args[0]); ok {
-				f.options[dest] = &scriptOption{names: []string{"--" + dest}, line: c.Line, fallback: c.Args[1], place: c.Place}
+				f.options[dest] = &scriptOption{names: []string{"--" + dest}, line: c.Line, fallback: c.Args[1],
+					place: c.Place}
 			}
 		case python.EndsIn(name, "fire.Fire", "typer.run") && len(c.Args) > 0:
 			f.addParameters(f.Function(c.Args[0].Text))
@@ -70,7 +71,8 @@ func (f *sourceFile) readOptions() {
 
 // dataclassParsers turn dataclasses into options.
 func dataclassParsers() []string {
-	return []string{"HfArgumentParser", "TrlParser", "H4ArgumentParser", "tyro.cli", "simple_parsing.parse", "ArgumentParserPlus"}
+	return []string{"HfArgumentParser", "TrlParser", "H4ArgumentParser", "tyro.cli", "simple_parsing.parse",
+		"ArgumentParserPlus"}
 }
 
 func literalString(e *python.Expr) (string, bool) {
@@ -81,7 +83,8 @@ func literalString(e *python.Expr) (string, bool) {
 	return text, ok
 }
 
-// addArgument reads add_argument("--x", "-x", default=..., type=..., action=...), and click.option, which spells its flags otherwise.
+// addArgument reads add_argument("--x", "-x", default=..., type=..., action=...), and click.option, which spells its
+// flags otherwise.
 func (f *sourceFile) addArgument(c *python.Call, flagKeyword string) {
 	made := foundCall{c, f, true}
 	o := &scriptOption{line: c.Line, place: c.Place}
@@ -127,7 +130,8 @@ func (f *sourceFile) addParameters(fn *python.Function) {
 	for _, k := range fn.Parameters {
 		o := f.options[k.Name] // click has declared it
 		if o == nil {
-			o = &scriptOption{names: []string{"--" + k.Name}, line: fn.Line, fallback: k.Value, place: fn.Place, required: k.Value == nil}
+			o = &scriptOption{names: []string{"--" + k.Name}, line: fn.Line, fallback: k.Value, place: fn.Place,
+				required: k.Value == nil}
 		}
 		f.options[fn.Name+"("+k.Name+")"] = o
 	}
@@ -137,7 +141,8 @@ func (f *sourceFile) addParameters(fn *python.Function) {
 func (f *sourceFile) addFields(class *python.Class) {
 	for _, field := range class.Fields {
 		if f.options[field.Target] == nil {
-			o := &scriptOption{names: []string{"--" + field.Target}, line: field.Line, fallback: python.FieldDefault(f.File, field.Value), place: field.Place}
+			o := &scriptOption{names: []string{"--" + field.Target}, line: field.Line,
+				fallback: python.FieldDefault(f.File, field.Value), place: field.Place}
 			o.required = o.fallback == nil
 			f.options[field.Target] = o
 		}
@@ -150,7 +155,8 @@ func (o *scriptOption) value(f *sourceFile) *python.Expr {
 	if word, origin, given := o.given(r); given {
 		value, ok := o.convert(word)
 		if !ok {
-			return &python.Expr{Kind: python.Unknown, Line: o.line, Text: fmt.Sprintf("%s is %q, which is no value for it", origin, word)}
+			return &python.Expr{Kind: python.Unknown, Line: o.line,
+				Text: fmt.Sprintf("%s is %q, which is no value for it", origin, word)}
 		}
 		return &python.Expr{Kind: python.Literal, Line: o.line, Value: value, Text: origin}
 	}
@@ -178,7 +184,8 @@ func (o *scriptOption) value(f *sourceFile) *python.Expr {
 	return &value
 }
 
-// given finds the option among the script's words, and in the file of arguments that HfArgumentParser reads; the last one wins.
+// given finds the option among the script's words, and in the file of arguments that HfArgumentParser reads; the last
+// one wins.
 func (o *scriptOption) given(r *reader) (word, origin string, given bool) {
 	for _, name := range o.names {
 		if a, ok := r.args[plainName(name)]; ok && a.node != nil && len(a.list) == 1 {
@@ -192,7 +199,8 @@ func (o *scriptOption) given(r *reader) (word, origin string, given bool) {
 		if r.source != nil {
 			option = r.source.wholeOption(option)
 		}
-		negated := o.matches(strings.Replace(strings.Replace(option, "--no-", "--", 1), "--no_", "--", 1)) && !o.matches(option)
+		negated := o.matches(strings.Replace(strings.Replace(option, "--no-", "--", 1), "--no_", "--", 1)) &&
+			!o.matches(option)
 		switch {
 		case negated:
 			word, origin, given = "false", "command line "+shown, true
@@ -208,8 +216,8 @@ func (o *scriptOption) given(r *reader) (word, origin string, given bool) {
 	return word, origin, given
 }
 
-// argumentKind is how HfArgumentParser and argparse take the option's words: a field whose default is a truth value may stand bare, and
-// one whose default is a list takes several.
+// argumentKind is how HfArgumentParser and argparse take the option's words: a field whose default is a truth value may
+// stand bare, and one whose default is a list takes several.
 func (o *scriptOption) argumentKind(f *sourceFile) argumentKind {
 	if o.kind == asFlag || o.kind == asUnset {
 		return boolArgument
@@ -232,8 +240,8 @@ func (o *scriptOption) isGiven(r *reader) bool {
 	return given
 }
 
-// wholeOption is the option that a word of the command line abbreviates, as argparse takes it: the only one that begins so. A word that is
-// an option itself, or abbreviates none, stays.
+// wholeOption is the option that a word of the command line abbreviates, as argparse takes it: the only one that begins
+// so. A word that is an option itself, or abbreviates none, stays.
 func (t *sourceText) wholeOption(word string) string {
 	if t.abbreviated == nil {
 		t.abbreviated = map[string]string{}
@@ -242,7 +250,8 @@ func (t *sourceText) wholeOption(word string) string {
 		return known
 	}
 	t.abbreviated[word] = word
-	if len(word) < 4 || !strings.HasPrefix(word, "--") || len(t.calls(append(dataclassParsers(), "ArgumentParser")...)) == 0 {
+	if len(word) < 4 || !strings.HasPrefix(word, "--") ||
+		len(t.calls(append(dataclassParsers(), "ArgumentParser")...)) == 0 {
 		return word
 	}
 	matches := map[string]bool{}
@@ -261,7 +270,8 @@ func (t *sourceText) wholeOption(word string) string {
 	if t.parsesFields() {
 		known := map[string]argumentKind{}
 		trainingFields().addTo(known)
-		for name := range strings.FieldsSeq(otherTrainingFields + " " + strings.Join(slices.Sorted(maps.Keys(known)), " ")) {
+		for name := range strings.FieldsSeq(otherTrainingFields + " " +
+			strings.Join(slices.Sorted(maps.Keys(known)), " ")) {
 			if name == plainName(word) && !slices.Contains(sequenceArguments(), name) {
 				return word
 			}
@@ -277,7 +287,8 @@ func (t *sourceText) wholeOption(word string) string {
 
 func (o *scriptOption) matches(option string) bool {
 	for _, name := range o.names {
-		if strings.HasPrefix(option, "-") && plainName(option) == plainName(name) && (strings.HasPrefix(option, "--") == strings.HasPrefix(name, "--")) {
+		if strings.HasPrefix(option, "-") && plainName(option) == plainName(name) &&
+			(strings.HasPrefix(option, "--") == strings.HasPrefix(name, "--")) {
 			return true
 		}
 	}
@@ -333,7 +344,8 @@ func literalText(value any) (string, bool) {
 	return "", false
 }
 
-// node turns a resolved value into a document's node, so that it is read like a file; ok is false when a part of it is not known.
+// node turns a resolved value into a document's node, so that it is read like a file; ok is false when a part of it is
+// not known.
 func (f *sourceFile) node(e *python.Expr, path string, at python.Place) (n *document.Node, ok bool) {
 	n = &document.Node{File: f.Name, Line: e.Line, Path: path}
 	switch e.Kind {
@@ -365,7 +377,8 @@ func (f *sourceFile) node(e *python.Expr, path string, at python.Place) (n *docu
 			if !isText {
 				return n, false
 			}
-			if fields[name], ok = f.node(f.scope.Resolve(e.Items[i], at), strings.TrimPrefix(path+"."+name, "."), at); !ok {
+			if fields[name], ok = f.node(f.scope.Resolve(e.Items[i], at), strings.TrimPrefix(path+"."+name, "."),
+				at); !ok {
 				return n, false
 			}
 		}
@@ -376,7 +389,8 @@ func (f *sourceFile) node(e *python.Expr, path string, at python.Place) (n *docu
 	return n, false
 }
 
-// changes reports whether the script gives an option another value after its command line was parsed: args.batch_size = ...
+// changes reports whether the script gives an option another value after its command line was parsed: args.batch_size =
+// ...
 func (t *sourceText) changes(name string) bool {
 	for _, f := range t.files {
 		for _, a := range f.Assignments {

@@ -40,7 +40,8 @@ func (f *sourceFile) stems(e *python.Expr, scope string, is func(*sourceFile, *p
 // nameStems follows a name to what it is given, and a parameter to what its function is given.
 func (f *sourceFile) nameStems(name, scope string, is func(*sourceFile, *python.Expr) bool, depth int) bool {
 	for _, a := range f.Assignments {
-		seen := a.Scope == "" || a.Scope == scope || strings.HasPrefix(scope, a.Scope+".") || strings.HasPrefix(name, "self.")
+		seen := a.Scope == "" || a.Scope == scope || strings.HasPrefix(scope, a.Scope+".") ||
+			strings.HasPrefix(name, "self.")
 		if a.Target == name && a.Key == nil && seen && f.stems(a.Value, a.Scope, is, depth) {
 			return true
 		}

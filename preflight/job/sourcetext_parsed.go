@@ -39,7 +39,8 @@ func (r *reader) parsedBy(c foundCall, method string) {
 	switch {
 	case given == nil && strings.HasPrefix(method, "parse_args_") && raw.Kind == python.Literal: // None
 	case !c.sure:
-		r.withholdAll(c.origin() + " takes its arguments from elsewhere if a condition holds that is decided when the script runs")
+		r.withholdAll(c.origin() + " takes its arguments from elsewhere if a condition holds that is decided when " +
+			"the script runs")
 	case method == "parse_dict":
 		r.args = map[string]argument{}
 		c.file.scope.Mapping(raw, c.Place).Each(

@@ -6,7 +6,8 @@ import (
 	"oomguard/preflight/job/shell"
 )
 
-// stateDictWord reads how FSDP saves, in the words of PyTorch, accelerate and Lightning: StateDictType.FULL_STATE_DICT, its number, or full.
+// stateDictWord reads how FSDP saves, in the words of PyTorch, accelerate and Lightning: StateDictType.FULL_STATE_DICT,
+// its number, or full.
 func (r *reader) stateDictWord(word sourced) {
 	if why, unknown := shell.Unknown(word.text); unknown {
 		r.job.StateDict.Withhold(why)
@@ -20,7 +21,8 @@ func (r *reader) stateDictWord(word sourced) {
 	}
 }
 
-// bucketViewInSource reads DDP(model, gradient_as_bucket_view=True), and the same of what accelerate and Lightning hand to it.
+// bucketViewInSource reads DDP(model, gradient_as_bucket_view=True), and the same of what accelerate and Lightning hand
+// to it.
 func (r *reader) bucketViewInSource() {
 	const name = "gradient_as_bucket_view"
 	calls := r.source.calls("DistributedDataParallel", "DistributedDataParallelKwargs", "DDPStrategy")

@@ -10,21 +10,23 @@ import (
 	"oomguard/preflight/job/python"
 )
 
-// Scripts of users that build TrainingArguments, SFTConfig and LoraConfig in code. Their text is read call by call: literal keywords,
-// names that are bound to literals, and options of the command line that they pass on.
+// Scripts of users that build TrainingArguments, SFTConfig and LoraConfig in code. Their text is read call by call:
+// literal keywords, names that are bound to literals, and options of the command line that they pass on.
 
 // trainerClasses maps TRL's configurations and trainers to its programs, and Hugging Face's own to "".
 func trainerClasses() map[string]string {
-	classes := map[string]string{"TrainingArguments": "", "Seq2SeqTrainingArguments": "", "Trainer": "", "Seq2SeqTrainer": ""}
-	for stem, program := range map[string]string{"SFT": "sft", "DPO": "dpo", "KTO": "kto", "GRPO": "grpo", "RLOO": "rloo", "Reward": "reward", "PPO": "ppo",
+	classes := map[string]string{"TrainingArguments": "", "Seq2SeqTrainingArguments": "", "Trainer": "",
+		"Seq2SeqTrainer": ""}
+	for stem, program := range map[string]string{"SFT": "sft", "DPO": "dpo", "KTO": "kto", "GRPO": "grpo",
+		"RLOO": "rloo", "Reward": "reward", "PPO": "ppo",
 		"PPOv2": "ppo", "ORPO": "orpo", "CPO": "cpo", "GKD": "gkd"} {
 		classes[stem+"Config"], classes[stem+"Trainer"] = program, program
 	}
 	return classes
 }
 
-// trainerCalls finds the calls of such classes, and of the script's own classes that extend them. Names that other libraries use too
-// count only when they come from transformers or trl.
+// trainerCalls finds the calls of such classes, and of the script's own classes that extend them. Names that other
+// libraries use too count only when they come from transformers or trl.
 func (t *sourceText) trainerCalls(suffixes ...string) []foundCall {
 	classes := trainerClasses()
 	var found []foundCall
@@ -37,7 +39,8 @@ func (t *sourceText) trainerCalls(suffixes ...string) []foundCall {
 			_, class, _ := cutLast(name)
 			_, known := classes[class]
 			suits := slices.ContainsFunc(suffixes, func(suffix string) bool { return strings.HasSuffix(class, suffix) })
-			if root, _, _ := strings.Cut(name, "."); !known || !suits || root != "transformers" && root != "trl" && root != "unsloth" && name != class {
+			if root, _, _ := strings.Cut(name, "."); !known || !suits ||
+				root != "transformers" && root != "trl" && root != "unsloth" && name != class {
 				continue
 			}
 			if holds, sure := f.scope.Holds(c.Place); holds || !sure {
@@ -54,8 +57,8 @@ func (c foundCall) className() string {
 	return class
 }
 
-// baseOf is the qualified name of the class of another module that a class of the file is built on; "" when there is none. The name of
-// another module's class stays.
+// baseOf is the qualified name of the class of another module that a class of the file is built on; "" when there is
+// none. The name of another module's class stays.
 func (f *sourceFile) baseOf(name string) string {
 	for _, class := range f.lineage(name) {
 		if len(class.Bases) == 0 {
@@ -99,7 +102,8 @@ func recogniseSource(r *reader) (family, bool) {
 	return f, true
 }
 
-// trainerProgram is the program of TRL that the script does the work of, "" for Trainer itself; at is "" when it has neither.
+// trainerProgram is the program of TRL that the script does the work of, "" for Trainer itself; at is "" when it has
+// neither.
 func (t *sourceText) trainerProgram() (program, at string) {
 	classes := trainerClasses()
 	for _, c := range t.trainerCalls("Config", "Trainer", "Arguments") {
@@ -200,7 +204,8 @@ func (r *reader) readSourceTrainer() {
 		r.args = r.collectArguments(true)
 	}
 	r.configurationInSource()
-	for _, option := range []string{"model_name_or_path"} { // what the script's parser shares with TRL's and the examples'
+	// what the script's parser shares with TRL's and the examples'
+	for _, option := range []string{"model_name_or_path"} {
 		if _, given := r.args[option]; !given && t.files[0].options[option] != nil {
 			r.takeOption(option)
 		}
@@ -274,7 +279,8 @@ func (r *reader) argumentInSource(f *sourceFile, name string, e *python.Expr, at
 			return
 		}
 	default:
-		r.withholdArgument(name, fmt.Sprintf("%s passes %s, which is decided when the script runs (%s)", origin, name, value))
+		r.withholdArgument(name, fmt.Sprintf("%s passes %s, which is decided when the script runs (%s)", origin, name,
+			value))
 		return
 	}
 	r.args[name] = a
@@ -283,14 +289,19 @@ func (r *reader) argumentInSource(f *sourceFile, name string, e *python.Expr, at
 // withheldBy maps arguments to what nobody knows when their value is hidden in the script.
 func withheldBy(j *Job) map[string][]fact {
 	return map[string][]fact{
-		"per_device_train_batch_size": {&j.MicroBatch}, "gradient_accumulation_steps": {&j.GradAccum}, "bf16": {&j.Precision}, "fp16": {&j.Precision},
+		"per_device_train_batch_size": {&j.MicroBatch}, "gradient_accumulation_steps": {&j.GradAccum},
+		"bf16": {&j.Precision}, "fp16": {&j.Precision},
 		"optim": {&j.Optimizer}, "optim_args": {&j.ProjectionRank}, "eval_strategy": {&j.Evaluation, &j.EvalBatch},
 		"evaluation_strategy": {&j.Evaluation, &j.EvalBatch}, "do_eval": {&j.Evaluation, &j.EvalBatch},
 		"per_device_eval_batch_size": {&j.EvalBatch}, "predict_with_generate": {&j.EvalGenerates},
-		"gradient_checkpointing": {&j.Checkpointing}, "gradient_checkpointing_kwargs": {&j.Reentrant}, "max_length": {&j.SeqLen}, "max_seq_length": {&j.SeqLen},
-		"packing": {&j.Packing}, "use_liger_kernel": {&j.FusedLoss, &j.LayerKernels}, "loss_type": {&j.FusedLoss}, "activation_offloading": {&j.ActivationOffload},
-		"attn_implementation": {&j.Attention}, "deepspeed": {&j.Sharding, &j.Offload, &j.Precision, &j.ParamDtype, &j.MasterFP32, &j.DeepSpeed},
-		"fsdp": {&j.Sharding, &j.FSDPVersion, &j.Offload}, "beta": {&j.RefModel}, "precompute_ref_log_probs": {&j.RefModel},
+		"gradient_checkpointing": {&j.Checkpointing}, "gradient_checkpointing_kwargs": {&j.Reentrant},
+		"max_length": {&j.SeqLen}, "max_seq_length": {&j.SeqLen},
+		"packing": {&j.Packing}, "use_liger_kernel": {&j.FusedLoss, &j.LayerKernels}, "loss_type": {&j.FusedLoss},
+		"activation_offloading": {&j.ActivationOffload},
+		"attn_implementation":   {&j.Attention},
+		"deepspeed":             {&j.Sharding, &j.Offload, &j.Precision, &j.ParamDtype, &j.MasterFP32, &j.DeepSpeed},
+		"fsdp":                  {&j.Sharding, &j.FSDPVersion, &j.Offload}, "beta": {&j.RefModel},
+		"precompute_ref_log_probs": {&j.RefModel},
 	}
 }
 
@@ -300,8 +311,8 @@ func (r *reader) withholdArgument(name, why string) {
 	}
 }
 
-// trainerInSource reads what TRL's trainers themselves took as arguments before their configurations did (until 0.13), and the models
-// that they are given.
+// trainerInSource reads what TRL's trainers themselves took as arguments before their configurations did (until 0.13),
+// and the models that they are given.
 func (r *reader) trainerInSource() {
 	for _, c := range r.source.trainerCalls("Trainer") {
 		for _, name := range []string{"max_seq_length", "packing", "beta"} {
@@ -334,8 +345,8 @@ func (r *reader) sourceArgument(name, text, origin string) {
 	}
 }
 
-// packingInSource: Trainer puts each row of the data set into its batch as it is. A script that joins rows itself says so in the names
-// of its functions.
+// packingInSource: Trainer puts each row of the data set into its batch as it is. A script that joins rows itself says
+// so in the names of its functions.
 func (r *reader) packingInSource() {
 	script := filepath.Base(r.source.files[0].Name)
 	switch {

@@ -17,7 +17,8 @@ func (r *reader) wrapperInSource() {
 	}
 	alone := product(j.NNodes.Or(0), j.NProc.Or(0)) == 1
 	if calls := r.source.calls("FullyShardedDataParallel", "fully_shard"); len(calls) > 0 {
-		if open := slices.IndexFunc(calls, func(c foundCall) bool { return !c.sure }); open >= 0 && len(r.source.calls("DistributedDataParallel")) > 0 {
+		if open := slices.IndexFunc(calls, func(c foundCall) bool { return !c.sure }); open >= 0 &&
+			len(r.source.calls("DistributedDataParallel")) > 0 {
 			withhold("give --sharding", &j.Sharding, &j.FSDPVersion, &j.FSDPWrap, &j.Offload)(
 				calls[open].origin() + " shards the model under a condition that is decided when the script runs")
 			return
@@ -41,7 +42,8 @@ func (r *reader) fsdpInSource(calls []foundCall) {
 	c := calls[len(calls)-1] // the root is wrapped last
 	second := strings.HasSuffix(c.file.Qualified(c.Callee), "fully_shard")
 	j.FSDPVersion.Offer(map[bool]int{true: 2, false: 1}[second], c.origin())
-	inLoop := slices.ContainsFunc(calls, func(c foundCall) bool { return c.Loop || c.Scope != calls[len(calls)-1].Scope })
+	inLoop := slices.ContainsFunc(calls,
+		func(c foundCall) bool { return c.Loop || c.Scope != calls[len(calls)-1].Scope })
 	policy := c.keyword("auto_wrap_policy").found.Open(func(why *python.Expr) {
 		if why.PassedOn() {
 			j.FSDPWrap.Withhold(c.why("auto_wrap_policy", why))
@@ -58,7 +60,8 @@ func (r *reader) fsdpInSource(calls []foundCall) {
 	hold := withhold("give --sharding", &j.Sharding)
 	strategy, _, _ := c.keyword("sharding_strategy").text(hold)
 	_, strategy, _ = cutLast(strategy)
-	if word, known := map[string]string{"SHARD_GRAD_OP": "fsdp-grad", "HYBRID_SHARD": "fsdp-hybrid", "_HYBRID_SHARD_ZERO2": "fsdp-hybrid", "NO_SHARD": "ddp"}[strategy]; known {
+	if word, known := map[string]string{"SHARD_GRAD_OP": "fsdp-grad", "HYBRID_SHARD": "fsdp-hybrid",
+		"_HYBRID_SHARD_ZERO2": "fsdp-hybrid", "NO_SHARD": "ddp"}[strategy]; known {
 		sharding = word
 	}
 	if second {

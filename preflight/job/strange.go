@@ -12,11 +12,12 @@ type stranger struct {
 	option       string
 }
 
-// strange finds an option among the command's words of which nobody here has heard. It may say in other words what seems to be missing.
-// A job with many contradictions asks often, so the answer is kept as long as it can be no other.
+// strange finds an option among the command's words of which nobody here has heard. It may say in other words what
+// seems to be missing. A job with many contradictions asks often, so the answer is kept as long as it can be no other.
 func (r *reader) strange() string {
 	now := stranger{words: len(r.words), kinds: len(r.kinds), framework: r.family.framework}
-	if found := r.stranger; found != nil && found.words == now.words && found.kinds == now.kinds && found.framework == now.framework {
+	if found := r.stranger; found != nil && found.words == now.words && found.kinds == now.kinds &&
+		found.framework == now.framework {
 		return found.option
 	}
 	now.option = r.findStrange()
@@ -56,7 +57,8 @@ func abbreviates(name string, known map[string]bool) bool {
 
 // knownOptions are the names of all options of which something is known here.
 func (r *reader) knownOptions() map[string]bool {
-	known := optionSet(strings.Join([]string{otherTrainingFields, scriptFields, launchFields, fileFields, scriptFlags, megatronFlags, megatronValues, megatronLists}, " "))
+	known := optionSet(strings.Join([]string{otherTrainingFields, scriptFields, launchFields, fileFields, scriptFlags,
+		megatronFlags, megatronValues, megatronLists}, " "))
 	for name := range r.argumentKinds() {
 		known[name] = true
 	}
@@ -79,8 +81,8 @@ func (r *reader) mentioned(name string) bool {
 	})
 }
 
-// scriptFields are options of which no setting depends, by the names that they have in the examples of transformers and TRL, in scripts that
-// follow them, and in Megatron-LM.
+// scriptFields are options of which no setting depends, by the names that they have in the examples of transformers and
+// TRL, in scripts that follow them, and in Megatron-LM.
 const scriptFields = `dataset_name dataset_config_name dataset_config dataset_text_field dataset_train_split dataset_test_split dataset_num_proc dataset_path
 	dataset_dir dataset datasets dataset_mixer_list train_file train_files validation_file validation_files test_file
 	validation_split_percentage max_train_samples max_eval_samples max_predict_samples max_samples preprocessing_num_workers tokenizer_name

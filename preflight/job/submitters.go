@@ -10,16 +10,19 @@ import (
 	"oomguard/preflight/job/shell"
 )
 
-// Scripts that submit a command to a cluster: python submit.py OPTIONS -- torchrun train.py. What stands behind -- is the job.
+// Scripts that submit a command to a cluster: python submit.py OPTIONS -- torchrun train.py. What stands behind -- is
+// the job.
 
-// readSubmitter reads the command behind -- when a script is started with one that begins with a launcher; false when there is none.
+// readSubmitter reads the command behind -- when a script is started with one that begins with a launcher; false when
+// there is none.
 func (r *reader) readSubmitter(script string, args []string) bool {
 	at := slices.Index(args, "--")
 	if at < 0 {
 		return false
 	}
 	options, inside := args[:at], args[at+1:]
-	if and := slices.Index(inside, "&&"); and >= 0 { // source env.sh && python train.py, in one string for the other side
+	// source env.sh && python train.py, in one string for the other side
+	if and := slices.Index(inside, "&&"); and >= 0 {
 		inside = inside[and+1:]
 	}
 	inside = r.takeVariables(inside)
@@ -28,7 +31,9 @@ func (r *reader) readSubmitter(script string, args []string) bool {
 		r.blocked = "the command is not known: " + why
 		return true
 	}
-	if len(inside) == 0 || !isPython(inside[0]) && !slices.ContainsFunc(launchers(), func(l launcher) bool { return slices.Contains(l.words, filepath.Base(inside[0])) }) {
+	if len(inside) == 0 || !isPython(inside[0]) &&
+		!slices.ContainsFunc(launchers(),
+			func(l launcher) bool { return slices.Contains(l.words, filepath.Base(inside[0])) }) {
 		return false
 	}
 	r.src.Place = Elsewhere
@@ -46,7 +51,8 @@ func (r *reader) readSubmitter(script string, args []string) bool {
 	return true
 }
 
-// masonCommand is what open-instruct's mason.py makes of accelerate launch on several nodes: --num_processes is that of one node there.
+// masonCommand is what open-instruct's mason.py makes of accelerate launch on several nodes: --num_processes is that of
+// one node there.
 func masonCommand(options, inside []string) []string {
 	nodes := 1
 	for i, word := range options {

@@ -9,7 +9,8 @@ import (
 	"oomguard/preflight/job/shell"
 )
 
-// tasks are the processes that srun or mpirun starts. A launcher behind them starts its own ranks in each; a script becomes a rank.
+// tasks are the processes that srun or mpirun starts. A launcher behind them starts its own ranks in each; a script
+// becomes a rank.
 type tasks struct {
 	word           string // srun, mpirun; "" when there is none
 	nodes, perNode Setting[int]
@@ -35,7 +36,8 @@ func (t *tasks) offer(j *Job) {
 // doubt takes the tasks back when options stand there that nobody can see.
 func (t *tasks) doubt(options []wrapperOption) {
 	for _, o := range options {
-		hosts := slices.Contains([]string{"", "H", "host", "hosts", "hostfile", "machinefile", "f"}, strings.TrimLeft(o.name, "-"))
+		hosts := slices.Contains([]string{"", "H", "host", "hosts", "hostfile", "machinefile", "f"},
+			strings.TrimLeft(o.name, "-"))
 		if why, unknown := shell.Unknown(o.value); hosts && unknown {
 			for _, set := range []*Setting[int]{&t.nodes, &t.perNode, &t.world} {
 				set.drop(why)
@@ -50,7 +52,8 @@ func (r *reader) start(t tasks) {
 	r.job.Outer.Offer(t.word, "command line")
 }
 
-// count reads a number of an option; 0 when there is none. What is not a number is recorded, what is not known is handed to set.
+// count reads a number of an option; 0 when there is none. What is not a number is recorded, what is not known is
+// handed to set.
 func (r *reader) count(o sourced, set *Setting[int]) int {
 	if o.text == "" {
 		return 0
@@ -84,7 +87,8 @@ const srunValues = `-A --account --acctg-freq -b --begin --bcast -B --extra-node
 func slurmNames() map[string]string {
 	return map[string]string{
 		"-N": "SLURM_NNODES", "--nodes": "SLURM_NNODES", "-n": "SLURM_NTASKS", "--ntasks": "SLURM_NTASKS",
-		"--ntasks-per-node": "SLURM_NTASKS_PER_NODE", "-G": "SLURM_GPUS", "--gpus": "SLURM_GPUS", "--gpus-per-node": "SLURM_GPUS_PER_NODE",
+		"--ntasks-per-node": "SLURM_NTASKS_PER_NODE", "-G": "SLURM_GPUS", "--gpus": "SLURM_GPUS",
+		"--gpus-per-node": "SLURM_GPUS_PER_NODE",
 		"--gpus-per-task": "SLURM_GPUS_PER_TASK", "--ntasks-per-gpu": "SLURM_NTASKS_PER_GPU",
 	}
 }
@@ -148,8 +152,8 @@ func peelSrun(r *reader, word string, args []string, inside func([]string)) {
 	inside(rest)
 }
 
-// slurmTasks works out how many tasks srun starts: of nodes, tasks and tasks a node, two decide the third; nodes alone start one task
-// each.
+// slurmTasks works out how many tasks srun starts: of nodes, tasks and tasks a node, two decide the third; nodes alone
+// start one task each.
 func (r *reader) slurmTasks() tasks {
 	t := tasks{word: "srun"}
 	nodes := r.variable("SLURM_NNODES")
@@ -175,7 +179,8 @@ func (r *reader) slurmTasks() tasks {
 	case n == 0 && t.nodes.Origin == "" && all > 0 && per > 0 && all%per == 0:
 		n, nodes = all/per, total
 	case n == 0 && t.nodes.Origin == "" && all == 0 && per == 0 && t.world.Origin == "":
-		n, per, nodes, each = 1, 1, sourced{origin: "default of srun: one task"}, sourced{origin: "default of srun: one task"}
+		n, per, nodes, each = 1, 1, sourced{origin: "default of srun: one task"},
+			sourced{origin: "default of srun: one task"}
 	}
 	if n > 0 {
 		t.nodes.Offer(n, nodes.origin)
@@ -206,7 +211,8 @@ func (r *reader) slurmGPUs(nodes, perNode int) {
 	}
 }
 
-// peelSbatch reads sbatch: a script with its #SBATCH lines, or --wrap. The batch script itself runs once, on the first node.
+// peelSbatch reads sbatch: a script with its #SBATCH lines, or --wrap. The batch script itself runs once, on the first
+// node.
 func peelSbatch(r *reader, word string, args []string, inside func([]string)) {
 	options, rest := wrapperOptions(args, srunValues, "")
 	r.slurmOptions(options, func(o wrapperOption) string { return o.origin(word) })
@@ -242,10 +248,12 @@ func (r *reader) batchDirectives(shown string, lines []shell.Directive) {
 		r.setenvFrom("SLURM_NNODES", "1", origin)
 		r.setenvFrom("SLURM_JOB_NUM_NODES", "1", origin)
 	}
-	r.slurmGPUs(r.count(r.variable("SLURM_NNODES"), &Setting[int]{}), r.count(r.variable("SLURM_GPUS_PER_NODE"), &Setting[int]{}))
+	r.slurmGPUs(r.count(r.variable("SLURM_NNODES"), &Setting[int]{}),
+		r.count(r.variable("SLURM_GPUS_PER_NODE"), &Setting[int]{}))
 }
 
-// mpiValues and mpiPairs are the options of Open MPI 4 and 5, MPICH's Hydra, Intel MPI and horovodrun that take one and two words.
+// mpiValues and mpiPairs are the options of Open MPI 4 and 5, MPICH's Hydra, Intel MPI and horovodrun that take one and
+// two words.
 const (
 	mpiValues = `-np --np -n --n -c -H --H -host --host -hosts --hosts -hostfile --hostfile -machinefile --machinefile -f -ppn --ppn -perhost
 		-npernode --npernode -N -npersocket --npersocket --map-by -map-by --rank-by -rank-by --bind-to -bind-to -x -wdir --wdir -wd -rf --rankfile

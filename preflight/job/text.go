@@ -87,8 +87,10 @@ func (o Offload) String() string {
 
 // String names what decides memory; the JSON form has every number.
 func (d *DeepSpeed) String() string {
-	return fmt.Sprintf("stage %d, batch %s = %s x %s x ranks, reduce bucket %s, overlap_comm %t", d.Stage, sizeText(int64(d.TrainBatchSize)),
-		sizeText(int64(d.TrainMicroBatchSizePerGPU)), sizeText(int64(d.GradientAccumulationSteps)), sizeText(d.ReduceBucketSize), d.OverlapComm)
+	return fmt.Sprintf("stage %d, batch %s = %s x %s x ranks, reduce bucket %s, overlap_comm %t", d.Stage,
+		sizeText(int64(d.TrainBatchSize)),
+		sizeText(int64(d.TrainMicroBatchSizePerGPU)), sizeText(int64(d.GradientAccumulationSteps)),
+		sizeText(d.ReduceBucketSize), d.OverlapComm)
 }
 
 func sizeText(elements int64) string {

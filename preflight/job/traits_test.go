@@ -32,7 +32,8 @@ func TestEveryFrameworkHasTraits(t *testing.T) {
 
 // What is built on Trainer does what Trainer does: as the estimate sees it, and as the readers do.
 func TestBuiltOnTrainer(t *testing.T) {
-	rows := append(traitRows(), traitRow{name: "made-up", on: "hf-trainer"}, traitRow{name: "on that", on: "made-up", change: func(t *Traits) { t.KeepsLogits = true }})
+	rows := append(traitRows(), traitRow{name: "made-up", on: "hf-trainer"},
+		traitRow{name: "on that", on: "made-up", change: func(t *Traits) { t.KeepsLogits = true }})
 	trainer := traitsOf(rows, "hf-trainer")
 	if got := traitsOf(rows, "made-up"); !reflect.DeepEqual(got, trainer) {
 		t.Errorf("%+v, want Trainer's %+v", got, trainer)
@@ -51,7 +52,8 @@ func TestBuiltOnTrainer(t *testing.T) {
 	}
 }
 
-// The estimate and what stands on it know keys of the job and traits of its framework: no words of the command, and no framework by name.
+// The estimate and what stands on it know keys of the job and traits of its framework: no words of the command, and no
+// framework by name.
 func TestNoRawWordsBelowTheJob(t *testing.T) {
 	frameworks := map[string]bool{}
 	for _, row := range traitRows() {
@@ -83,15 +85,18 @@ func TestNoRawWordsBelowTheJob(t *testing.T) {
 				if inner, ok := n.X.(*ast.SelectorExpr); ok && n.Sel.Name == "Known" {
 					allowed[inner] = true
 				}
-				raw := n.Sel.Name == "ScriptArgs" || !test && (n.Sel.Name == "Argv" || n.Sel.Name == "Framework" && !allowed[n])
+				raw := n.Sel.Name == "ScriptArgs" ||
+					!test && (n.Sel.Name == "Argv" || n.Sel.Name == "Framework" && !allowed[n])
 				if raw {
-					t.Errorf("%s: %s is for preflight/job: make it a key of the job, or a field of job.Traits", set.Position(n.Pos()), n.Sel.Name)
+					t.Errorf("%s: %s is for preflight/job: make it a key of the job, or a field of job.Traits",
+						set.Position(n.Pos()), n.Sel.Name)
 				}
 			case *ast.BasicLit:
 				text, err := strconv.Unquote(n.Value)
 				checkpointing := text == "unsloth" // a word of the key checkpointing
 				if err == nil && frameworks[text] && !test && !allowed[n] && !checkpointing {
-					t.Errorf("%s: %s is the name of a framework: give it a field of job.Traits", set.Position(n.Pos()), n.Value)
+					t.Errorf("%s: %s is the name of a framework: give it a field of job.Traits", set.Position(n.Pos()),
+						n.Value)
 				}
 			}
 			return true

@@ -37,7 +37,8 @@ func normalName(name string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(strings.ToLower(name), "_", "-"), ".", "-")
 }
 
-// numbers are the leading numeric parts of a version: 2.10.0+cu126 -> 2, 10, 0. A suffix of a part (2.9.0a0) ends the list.
+// numbers are the leading numeric parts of a version: 2.10.0+cu126 -> 2, 10, 0. A suffix of a part (2.9.0a0) ends the
+// list.
 func numbers(version string) []int {
 	var parts []int
 	public, _, _ := strings.Cut(version, "+")
@@ -67,7 +68,8 @@ func (r *reader) atLeast(name string, release ...int) (yes, known bool) {
 	return slices.Compare(have, release) >= 0, true
 }
 
-// AtLeast compares the version of a package of the job's interpreter with a release ("0.20"); known is false when there is none to compare.
+// AtLeast compares the version of a package of the job's interpreter with a release ("0.20"); known is false when there
+// is none to compare.
 func (j *Job) AtLeast(name, release string) (yes, known bool) {
 	if j == nil {
 		return false, false
@@ -96,8 +98,8 @@ func (r *reader) readVersions() {
 	r.job.Versions = r.versions
 }
 
-// interpreter is the Python of the command behind all wrappers: its first word, or the one that the first line of its console script
-// names, or the active environment's.
+// interpreter is the Python of the command behind all wrappers: its first word, or the one that the first line of its
+// console script names, or the active environment's.
 func (r *reader) interpreter() string {
 	if r.hidden != "" {
 		return "" // in a container, or in an environment that cannot be found
@@ -146,15 +148,16 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// shebang is the Python that a console script starts: "#!/venv/bin/python", "#!/usr/bin/env python3", or pip's form for long paths,
-// a shell script whose second line is ”'exec' "/long/path/python" "$0" "$@".
+// shebang is the Python that a console script starts: "#!/venv/bin/python", "#!/usr/bin/env python3", or pip's form for
+// long paths, a shell script whose second line is ”'exec' "/long/path/python" "$0" "$@".
 func (r *reader) shebang(script string) string {
 	lines := bufio.NewScanner(strings.NewReader(firstBytes(script)))
 	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "#!") {
 		return ""
 	}
 	words := strings.Fields(lines.Text()[2:])
-	if len(words) > 0 && filepath.Base(words[0]) == "sh" && lines.Scan() && strings.HasPrefix(lines.Text(), "'''exec'") {
+	if len(words) > 0 && filepath.Base(words[0]) == "sh" && lines.Scan() &&
+		strings.HasPrefix(lines.Text(), "'''exec'") {
 		words = strings.Fields(strings.ReplaceAll(lines.Text()[len("'''exec'"):], `"`, " "))
 	}
 	for len(words) > 0 && (filepath.Base(words[0]) == "env" || strings.HasPrefix(words[0], "-")) {
@@ -166,8 +169,9 @@ func (r *reader) shebang(script string) string {
 	return r.lookUp(words[0])
 }
 
-// packages lists the versions installed for an interpreter, from the names of its metadata folders: NAME-VERSION.dist-info (PEP 376,
-// editable installs too), NAME-VERSION.egg-info of older tools and of Debian; torch without either says its version itself.
+// packages lists the versions installed for an interpreter, from the names of its metadata folders:
+// NAME-VERSION.dist-info (PEP 376, editable installs too), NAME-VERSION.egg-info of older tools and of Debian; torch
+// without either says its version itself.
 func (r *reader) packages(python string) map[string]string {
 	found := map[string]string{}
 	for _, folder := range r.importFolders(python) {
@@ -189,7 +193,8 @@ func (r *reader) packages(python string) map[string]string {
 	return found
 }
 
-// distribution is the name and version that an entry of an import folder stands for; version is "" for all other entries.
+// distribution is the name and version that an entry of an import folder stands for; version is "" for all other
+// entries.
 func distribution(folder, entry string) (name, version string) {
 	if link, ok := strings.CutSuffix(entry, ".egg-link"); ok { // setup.py develop: the first line is the source folder
 		return link, developedVersion(filepath.Join(folder, entry), link)
@@ -245,8 +250,8 @@ func firstBytes(path string) string {
 	return string(head)
 }
 
-// importFolders are the folders that the interpreter imports from, strongest first: PYTHONPATH, the person's own (outside of virtual
-// environments), the installation's.
+// importFolders are the folders that the interpreter imports from, strongest first: PYTHONPATH, the person's own
+// (outside of virtual environments), the installation's.
 func (r *reader) importFolders(python string) []string {
 	if python == "" {
 		return nil
@@ -258,7 +263,8 @@ func (r *reader) importFolders(python string) []string {
 		}
 	}
 	prefix := filepath.Dir(filepath.Dir(python))
-	if home := r.getenv("HOME"); home != "" && r.getenv("PYTHONNOUSERSITE") == "" && !isFile(filepath.Join(prefix, "pyvenv.cfg")) {
+	if home := r.getenv("HOME"); home != "" && r.getenv("PYTHONNOUSERSITE") == "" &&
+		!isFile(filepath.Join(prefix, "pyvenv.cfg")) {
 		if version := pythonVersion(python); version != "" {
 			folders = append(folders, filepath.Join(home, ".local", "lib", "python"+version, "site-packages"))
 		}
@@ -278,8 +284,8 @@ func pythonVersion(python string) string {
 	return ""
 }
 
-// sitePackages are the folders that an interpreter imports from, strongest first: its virtual environment's, and the base
-// installation's when the environment is none of its own or includes the system's.
+// sitePackages are the folders that an interpreter imports from, strongest first: its virtual environment's, and the
+// base installation's when the environment is none of its own or includes the system's.
 func sitePackages(python string) []string {
 	if python == "" {
 		return nil

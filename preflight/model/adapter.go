@@ -14,8 +14,8 @@ type Adapter struct {
 	ModulesToSave []string // modules that are trained whole, beside the low-rank adapters
 }
 
-// TrainableParameters is the number of parameters that an adapter trains: those of LoRAParameters and the whole modules of
-// SavedWeights. A module that is trained whole gets no low-rank adapter. Errors are those of LoRATargets.
+// TrainableParameters is the number of parameters that an adapter trains: those of LoRAParameters and the whole modules
+// of SavedWeights. A module that is trained whole gets no low-rank adapter. Errors are those of LoRATargets.
 func (a *Architecture) TrainableParameters(adapter Adapter) (int64, error) {
 	var saved int64
 	for _, t := range a.SavedWeights(adapter.ModulesToSave) {
@@ -35,8 +35,9 @@ func (a *Architecture) TrainableParameters(adapter Adapter) (int64, error) {
 	return lora + saved, err
 }
 
-// SavedWeights lists the weights that PEFT's modules_to_save trains as copies: those of every module whose full name ends in one of
-// names (_set_trainable in peft/utils/other.py), with all that is inside it. A tied output projection is copied, and trained, on its own.
+// SavedWeights lists the weights that PEFT's modules_to_save trains as copies: those of every module whose full name
+// ends in one of names (_set_trainable in peft/utils/other.py), with all that is inside it. A tied output projection is
+// copied, and trained, on its own.
 func (a *Architecture) SavedWeights(names []string) []Target {
 	var saved []Target
 	matches := func(path string) bool {
@@ -63,8 +64,8 @@ func endsInside(path, name string) bool {
 	return false
 }
 
-// adapterFree tells the weights that modules_to_save keeps adapters off: PEFT takes the names as regular expressions that match
-// whole parts of a path (check_target_module_exists in peft/tuners/tuners_utils.py).
+// adapterFree tells the weights that modules_to_save keeps adapters off: PEFT takes the names as regular expressions
+// that match whole parts of a path (check_target_module_exists in peft/tuners/tuners_utils.py).
 func adapterFree(names []string) func(Tensor) bool {
 	var patterns []*regexp.Regexp
 	for _, name := range names {

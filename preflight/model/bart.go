@@ -5,7 +5,8 @@ import "slices"
 // bartPositionOffset is how many extra rows BartLearnedPositionalEmbedding has.
 const bartPositionOffset = 2
 
-// bart reads BartConfig: transformers/models/bart. It normalises after the residual addition, and once more after the embeddings.
+// bart reads BartConfig: transformers/models/bart. It normalises after the residual addition, and once more after the
+// embeddings.
 func bart(c *config) *blueprint {
 	return bartLike(c, bartKind{postNorm: true, embeddingNorm: true, labels: 3})
 }
@@ -27,7 +28,8 @@ func (k bartKind) positions(b *blueprint) []Tensor {
 	if k.fixedPositions {
 		return []Tensor{sinusoids("embed_positions", b.MaxPositions, b.Hidden)}
 	}
-	return slices.Concat(embedding("embed_positions", b.MaxPositions+bartPositionOffset, b.Hidden), layerNorm("layernorm_embedding", b.Hidden))
+	return slices.Concat(embedding("embed_positions", b.MaxPositions+bartPositionOffset, b.Hidden),
+		layerNorm("layernorm_embedding", b.Hidden))
 }
 
 func bartLike(c *config, kind bartKind) *blueprint {
@@ -106,12 +108,14 @@ func seq2seqSizes(c *config, b, encoder *blueprint, absent float64) {
 func seq2seqBlock(a *Architecture, keyBias bool) []Tensor {
 	h, i := a.Hidden, a.Intermediate
 	attention := func(path string) []Tensor {
-		return slices.Concat(linear(PartK, path+"k_proj", h, h, keyBias), linear(PartV, path+"v_proj", h, h, true), linear(PartQ, path+"q_proj", h, h, true),
+		return slices.Concat(linear(PartK, path+"k_proj", h, h, keyBias), linear(PartV, path+"v_proj", h, h, true),
+			linear(PartQ, path+"q_proj", h, h, true),
 			linear(PartO, path+"out_proj", h, h, true), layerNorm(path[:len(path)-1]+"_layer_norm", h))
 	}
 	tensors := attention("self_attn.")
 	if a.CrossAttention {
 		tensors = append(tensors, crossed(attention("encoder_attn."))...)
 	}
-	return slices.Concat(tensors, linear(PartUp, "fc1", h, i, true), linear(PartDown, "fc2", i, h, true), layerNorm("final_layer_norm", h))
+	return slices.Concat(tensors, linear(PartUp, "fc1", h, i, true), linear(PartDown, "fc2", i, h, true),
+		layerNorm("final_layer_norm", h))
 }

@@ -10,7 +10,8 @@ func bert(c *config) *blueprint {
 		b.final = linear(PartProjection, "pooler.dense", h, h, true)
 	}
 	// The vocabulary's bias is a parameter of the head itself. An untied decoder has one more since transformers 5.
-	words := slices.Concat([]Tensor{tensor("cls.predictions", Bias, v)}, linear(PartTransform, "cls.predictions.transform.dense", h, h, true),
+	words := slices.Concat([]Tensor{tensor("cls.predictions", Bias, v)},
+		linear(PartTransform, "cls.predictions.transform.dense", h, h, true),
 		layerNorm("cls.predictions.transform.LayerNorm", h), projection("cls.predictions.decoder", Head, h, v, !b.Tied))
 	follows := projection("cls.seq_relationship", Head, h, 2, true)
 	classifier := projection("classifier", Head, h, c.labels(), true)
@@ -77,7 +78,8 @@ func encoderSizes(c *config, b *blueprint) {
 	b.EmbeddingDropout = b.HiddenDropout
 	b.AttentionDropout = c.probability(0.1, "attention_probs_dropout_prob")
 	if c.flag("add_cross_attention", false) {
-		c.reject("add_cross_attention", "models with cross-attention cannot be counted: give --params for a lower bound")
+		c.reject("add_cross_attention",
+			"models with cross-attention cannot be counted: give --params for a lower bound")
 	}
 }
 

@@ -13,7 +13,8 @@ func bloom(c *config) *blueprint {
 	b.Intermediate = 4 * b.Hidden // fixed in BloomMLP
 	b.Vocab = c.size("vocab_size")
 	b.NormKind, b.Norms = "layer", 2
-	b.Activation = "gelu_pytorch_tanh" // BloomGelu computes it in one autograd function, which keeps its input alone as the fused one does
+	// BloomGelu computes it in one autograd function, which keeps its input alone as the fused one does
+	b.Activation = "gelu_pytorch_tanh"
 	b.Tied = c.flag("tie_word_embeddings", true)
 	b.HiddenDropout = c.probability(0, "hidden_dropout")
 	b.AttentionDropout = c.probability(0, "attention_dropout")

@@ -6,10 +6,12 @@ import (
 	"strings"
 )
 
-// blueprint is what a family makes of one config: the descriptive fields, and the weights of the base model and of the head.
+// blueprint is what a family makes of one config: the descriptive fields, and the weights of the base model and of the
+// head.
 type blueprint struct {
 	Architecture
-	base       string // attribute that holds the base model inside a class with a head: LlamaForCausalLM.model; "": none does
+	// attribute that holds the base model inside a class with a head: LlamaForCausalLM.model; "": none does
+	base       string
 	embeddings []Tensor
 	blocks     []Unit // paths from the base model on, with * for the block's number
 	final      []Tensor
@@ -131,7 +133,8 @@ func within(prefix string, tensors []Tensor) []Tensor {
 }
 
 func tensor(path string, role Role, shape ...int64) Tensor {
-	return Tensor{Module: path[strings.LastIndexByte(path, '.')+1:], Path: path, Role: role, Part: partOfRole[role], Shape: shape}
+	return Tensor{Module: path[strings.LastIndexByte(path, '.')+1:], Path: path, Role: role, Part: partOfRole[role],
+		Shape: shape}
 }
 
 // linear is an nn.Linear from in to out features, which is that part of the model.

@@ -1,11 +1,13 @@
 package model
 
-// chatGLM reads the ChatGLMConfig of ChatGLM2, ChatGLM3 and GLM-4; their code comes with the checkpoint (modeling_chatglm.py). The
-// published configs name the class ChatGLMModel, which has the output layer, and load ChatGLMForConditionalGeneration around it.
+// chatGLM reads the ChatGLMConfig of ChatGLM2, ChatGLM3 and GLM-4; their code comes with the checkpoint
+// (modeling_chatglm.py). The published configs name the class ChatGLMModel, which has the output layer, and load
+// ChatGLMForConditionalGeneration around it.
 func chatGLM(c *config) *blueprint {
 	b := &blueprint{base: "transformer"}
 	if name, _ := c.find("inner_hidden_size", "position_encoding_2d"); name != "" {
-		c.reject(name, "%s is a key of the first ChatGLM-6B, which cannot be counted: give --params for a lower bound", name)
+		c.reject(name, "%s is a key of the first ChatGLM-6B, which cannot be counted: give --params for a lower bound",
+			name)
 	}
 	if c.task == bareModel {
 		c.task = conditionalGeneration
@@ -30,7 +32,8 @@ func chatGLM(c *config) *blueprint {
 	b.HiddenDropout = c.probability(0, "hidden_dropout")
 	b.AttentionDropout = c.probability(0, "attention_dropout")
 	if name, _ := c.find("add_qkv_bias"); name == "" {
-		c.assume("the projection to queries, keys and values has a bias, as in every published ChatGLM (add_qkv_bias is not in the config)")
+		c.assume("the projection to queries, keys and values has a bias, as in every published ChatGLM " +
+			"(add_qkv_bias is not in the config)")
 	}
 	bias := c.flag("add_bias_linear", false)
 	h, i, q, kv := b.Hidden, b.Intermediate, b.Heads*b.HeadDim, b.KVHeads*b.HeadDim
@@ -45,6 +48,7 @@ func chatGLM(c *config) *blueprint {
 	if c.flag("post_layer_norm", true) {
 		b.final = norm.tensors("encoder.final_layernorm", h)
 	}
-	b.head = c.head(map[task][]Tensor{conditionalGeneration: projection("transformer.output_layer", Head, h, b.Vocab, false)})
+	b.head = c.head(map[task][]Tensor{conditionalGeneration: projection("transformer.output_layer", Head, h, b.Vocab,
+		false)})
 	return b
 }

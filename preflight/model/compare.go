@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// Compare says, a sentence each, where the files and the architecture disagree: another vocabulary, tensors that are missing, too many
-// or of another size, another dtype. Checkpoints may name their tensors as older or newer versions of transformers do; where the names
-// differ too much to be matched, only the total is compared. Nothing is said about what is damaged or missing as a file: see Problems.
+// Compare says, a sentence each, where the files and the architecture disagree: another vocabulary, tensors that are
+// missing, too many or of another size, another dtype. Checkpoints may name their tensors as older or newer versions of
+// transformers do; where the names differ too much to be matched, only the total is compared. Nothing is said about
+// what is damaged or missing as a file: see Problems.
 func (w *Weights) Compare(a *Architecture) []string {
 	if len(a.Units) == 0 || len(w.Tensors) == 0 {
 		return nil
@@ -22,7 +23,8 @@ func (w *Weights) Compare(a *Architecture) []string {
 	if float64(matched) >= enough*float64(min(len(expected), len(stored))) {
 		found = append(found, w.differences(a, expected, stored)...)
 	} else if n, ok := w.Parameters(); ok && n != a.Parameters() {
-		found = append(found, fmt.Sprintf("%s holds %d parameters and %s has %d; the tensors' names do not tell where they differ",
+		found = append(found, fmt.Sprintf("%s holds %d parameters and %s has %d; the tensors' names do not tell "+
+			"where they differ",
 			w.Source, n, a.Class, a.Parameters()))
 	}
 	return append(found, w.dtypes(a)...)
@@ -39,7 +41,8 @@ func (w *Weights) vocabulary(a *Architecture) []string {
 				module, ok := strings.CutSuffix(t.Name, ".weight")
 				same := ok && (strings.HasSuffix(e.Path, module) || strings.HasSuffix(module, e.Path))
 				if same && len(t.Shape) == 2 && t.Shape[1] == e.Shape[1] && t.Shape[0] != e.Shape[0] {
-					return []string{fmt.Sprintf("%s: %s has %d rows and the config says vocab_size %d: the vocabulary was resized; set vocab_size to %d",
+					return []string{fmt.Sprintf("%s: %s has %d rows and the config says vocab_size %d: the "+
+						"vocabulary was resized; set vocab_size to %d",
 						w.Source, t.Name, t.Shape[0], a.Vocab, t.Shape[0])}
 				}
 			}
@@ -53,7 +56,8 @@ func (w *Weights) dtypes(a *Architecture) []string {
 	names := map[string]string{"BF16": "bf16", "F16": "fp16", "F32": "fp32"}
 	for stored, bytes := range w.BytesByDtype {
 		if name, ok := names[stored]; ok && bytes > w.Bytes/2 && a.Dtype != "" && name != a.Dtype {
-			return []string{fmt.Sprintf("%s: most weights are stored in %s and the config says %s", w.Source, name, a.Dtype)}
+			return []string{fmt.Sprintf("%s: most weights are stored in %s and the config says %s", w.Source, name,
+				a.Dtype)}
 		}
 	}
 	return nil
@@ -85,11 +89,13 @@ func (w *Weights) differences(a *Architecture, expected, stored map[string]int64
 		{other, "of another size in the files than the config says: take config.json and weights from the same model"},
 	} {
 		if len(d.paths) > 0 {
-			found = append(found, fmt.Sprintf("%s: %d modules of %s are %s (%s)", w.Source, len(d.paths), a.Class, d.text, few(d.paths)))
+			found = append(found, fmt.Sprintf("%s: %d modules of %s are %s (%s)", w.Source, len(d.paths), a.Class,
+				d.text, few(d.paths)))
 		}
 	}
 	if len(extra) > 0 {
-		found = append(found, fmt.Sprintf("%s: %d modules in the files are not in %s, which leaves them out (%s)", w.Source, len(extra), a.Class, few(extra)))
+		found = append(found, fmt.Sprintf("%s: %d modules in the files are not in %s, which leaves them out (%s)",
+			w.Source, len(extra), a.Class, few(extra)))
 	}
 	return found
 }
@@ -113,8 +119,8 @@ func (a *Architecture) moduleElements() map[string]int64 {
 // unknown stands for a number of weights that shapes do not tell.
 const unknown = -1
 
-// moduleElements is the number of stored weights by module, under the names of expected where only the base model's prefix differs
-// (transformers adds and removes it too); matched counts the modules that are in expected.
+// moduleElements is the number of stored weights by module, under the names of expected where only the base model's
+// prefix differs (transformers adds and removes it too); matched counts the modules that are in expected.
 func (w *Weights) moduleElements(expected map[string]int64) (sizes map[string]int64, matched int) {
 	base := commonStart(expected)
 	sizes = map[string]int64{}
@@ -143,8 +149,8 @@ func (w *Weights) moduleElements(expected map[string]int64) (sizes map[string]in
 	return sizes, matched
 }
 
-// expertsTogether gives a single expert of transformers 4 (mlp.experts.7.up_proj, block_sparse_moe.experts.7.w1) the name of the
-// stack that transformers 5 makes of them.
+// expertsTogether gives a single expert of transformers 4 (mlp.experts.7.up_proj, block_sparse_moe.experts.7.w1) the
+// name of the stack that transformers 5 makes of them.
 func expertsTogether(path string) string {
 	path = strings.Replace(path, ".block_sparse_moe.", ".mlp.", 1)
 	const stack = ".mlp.experts"

@@ -21,11 +21,12 @@ const (
 	maxParameters = 1 << 56       // leaves room for 128 bytes a parameter
 )
 
-// config reads values out of a config.json and collects everything that is wrong with them, so that a user sees all of it at
-// once. After a problem the readers return harmless values; the caller asks err before it uses any.
+// config reads values out of a config.json and collects everything that is wrong with them, so that a user sees all of
+// it at once. After a problem the readers return harmless values; the caller asks err before it uses any.
 type config struct {
 	*object
-	parent       *config          // nil: the whole file. A nested config reports its problems and assumptions to its parent
+	// nil: the whole file. A nested config reports its problems and assumptions to its parent
+	parent       *config
 	defaults     map[string]int64 // class defaults of needed sizes; nil: the file must name them
 	types        []family         // all rows, for models inside others
 	defaultImage int64            // default of image_size; 0: 224
@@ -50,7 +51,8 @@ func (c *config) add(problems ...error) {
 		return
 	}
 	for _, problem := range problems {
-		if !slices.ContainsFunc(c.problems.WrappedErrors(), func(e error) bool { return e.Error() == problem.Error() }) {
+		if !slices.ContainsFunc(c.problems.WrappedErrors(),
+			func(e error) bool { return e.Error() == problem.Error() }) {
 			c.problems = multierror.Append(c.problems, problem)
 		}
 	}
@@ -90,7 +92,8 @@ func (c *config) sectionOr(key string) *config {
 	if inner := c.section(key); inner != nil {
 		return inner
 	}
-	return &config{object: &object{source: c.source, file: c.file}, parent: c, task: c.task, class: c.class, types: c.types}
+	return &config{object: &object{source: c.source, file: c.file}, parent: c, task: c.task, class: c.class,
+		types: c.types}
 }
 
 // find returns the first of names that has a value other than null.
@@ -116,7 +119,8 @@ func (c *config) needed(limit int64, names []string) int64 {
 		return value
 	}
 	if text == nil {
-		c.reject(names[0], "needed key %q is missing: take config.json from the model's own directory, or give --params for a lower bound",
+		c.reject(names[0], "needed key %q is missing: take config.json from the model's own directory, or give "+
+			"--params for a lower bound",
 			names[0])
 		return 1
 	}
@@ -256,8 +260,8 @@ func (c *config) isNull(name string) bool {
 	return ok && string(m.text) == "null"
 }
 
-// labels is the number of classes a classifier tells apart: the length of id2label, else num_labels, else 2 (PretrainedConfig in
-// transformers/configuration_utils.py).
+// labels is the number of classes a classifier tells apart: the length of id2label, else num_labels, else 2
+// (PretrainedConfig in transformers/configuration_utils.py).
 func (c *config) labels() int64 { return c.labelsOr(2) }
 
 // labelsOr is labels for a configuration class with another default.

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// debertaV2 reads DebertaV2Config (DeBERTa 2 and 3): transformers/models/deberta_v2. Attention also compares contents with relative
-// positions, through projections of their own unless share_att_key.
+// debertaV2 reads DebertaV2Config (DeBERTa 2 and 3): transformers/models/deberta_v2. Attention also compares contents
+// with relative positions, through projections of their own unless share_att_key.
 func debertaV2(c *config) *blueprint {
 	b := &blueprint{base: "deberta"}
 	encoderSizes(c, b)
@@ -14,7 +14,8 @@ func debertaV2(c *config) *blueprint {
 	relative := c.flag("relative_attention", false)
 	b.embeddings = slices.Concat(debertaEmbeddings(c, b, narrow), debertaShared(c, b, relative))
 	if relative {
-		b.PositionTerms = slices.DeleteFunc(c.words("pos_att_type"), func(term string) bool { return term != "c2p" && term != "p2c" })
+		b.PositionTerms = slices.DeleteFunc(c.words("pos_att_type"),
+			func(term string) bool { return term != "c2p" && term != "p2c" })
 	}
 	attention := encoderAttention("query_proj", "key_proj", "value_proj", h)
 	if relative && !c.flag("share_att_key", false) {
@@ -34,8 +35,10 @@ func debertaV2(c *config) *blueprint {
 	pooler := linear(PartProjection, "pooler.dense", pooled, pooled, true)
 	b.head = c.head(map[task][]Tensor{
 		bareModel: nil,
-		maskedLM: slices.Concat([]Tensor{tensor("cls.predictions", Bias, v)}, linear(PartTransform, "cls.predictions.transform.dense", h, narrow, true),
-			layerNorm("cls.predictions.transform.LayerNorm", narrow), projection("cls.predictions.decoder", Head, narrow, v, !b.Tied)),
+		maskedLM: slices.Concat([]Tensor{tensor("cls.predictions", Bias, v)},
+			linear(PartTransform, "cls.predictions.transform.dense", h, narrow, true),
+			layerNorm("cls.predictions.transform.LayerNorm", narrow),
+			projection("cls.predictions.decoder", Head, narrow, v, !b.Tied)),
 		sequenceClassification: slices.Concat(pooler, projection("classifier", Head, pooled, c.labels(), true)),
 		tokenClassification:    projection("classifier", Head, h, c.labels(), true),
 		questionAnswering:      projection("qa_outputs", Head, h, c.labels(), true),
@@ -44,17 +47,20 @@ func debertaV2(c *config) *blueprint {
 	return b
 }
 
-// deberta reads DebertaConfig: transformers/models/deberta. Queries, keys and values come out of one projection, with biases of their own for
-// the first and the last.
+// deberta reads DebertaConfig: transformers/models/deberta. Queries, keys and values come out of one projection, with
+// biases of their own for the first and the last.
 func deberta(c *config) *blueprint {
 	b := &blueprint{base: "deberta"}
 	encoderSizes(c, b)
 	h, v := b.Hidden, b.Vocab
 	relative, kinds := c.flag("relative_attention", false), c.words("pos_att_type")
 	b.embeddings = debertaEmbeddings(c, b, h)
-	attention := slices.Concat(linear(PartQKV, "in_proj", h, 3*h, false), []Tensor{tensor("", Other, h), tensor("", Other, h)}) // q_bias and v_bias
+	// q_bias and v_bias
+	attention := slices.Concat(linear(PartQKV, "in_proj", h, 3*h, false),
+		[]Tensor{tensor("", Other, h), tensor("", Other, h)})
 	if relative {
-		b.PositionTerms = slices.DeleteFunc(slices.Clone(kinds), func(term string) bool { return term != "c2p" && term != "p2c" })
+		b.PositionTerms = slices.DeleteFunc(slices.Clone(kinds),
+			func(term string) bool { return term != "c2p" && term != "p2c" })
 		rows := b.MaxPositions
 		if n := c.signedOr(-1, "max_relative_positions"); n > 0 {
 			rows = n
@@ -68,7 +74,8 @@ func deberta(c *config) *blueprint {
 		}
 	}
 	if c.flag("talking_head", false) {
-		attention = slices.Concat(attention, linear(PartTalking, "head_logits_proj", b.Heads, b.Heads, false), linear(PartTalking, "head_weights_proj", b.Heads, b.Heads, false))
+		attention = slices.Concat(attention, linear(PartTalking, "head_logits_proj", b.Heads, b.Heads, false),
+			linear(PartTalking, "head_weights_proj", b.Heads, b.Heads, false))
 	}
 	b.blocks = layers(b.Layers, "encoder.layer.*.", within("attention.self.", attention), encoderRest(b))
 	if c.task == maskedLM && !c.flag("legacy", true) {
@@ -77,11 +84,14 @@ func deberta(c *config) *blueprint {
 	pooled := c.sizeOr(h, "pooler_hidden_size")
 	b.head = c.head(map[task][]Tensor{
 		bareModel: nil,
-		maskedLM: slices.Concat([]Tensor{tensor("cls.predictions", Bias, v)}, linear(PartTransform, "cls.predictions.transform.dense", h, h, true),
-			layerNorm("cls.predictions.transform.LayerNorm", h), projection("cls.predictions.decoder", Head, h, v, !b.Tied)),
-		sequenceClassification: slices.Concat(linear(PartProjection, "pooler.dense", pooled, pooled, true), projection("classifier", Head, pooled, c.labels(), true)),
-		tokenClassification:    projection("classifier", Head, h, c.labels(), true),
-		questionAnswering:      projection("qa_outputs", Head, h, c.labels(), true),
+		maskedLM: slices.Concat([]Tensor{tensor("cls.predictions", Bias, v)},
+			linear(PartTransform, "cls.predictions.transform.dense", h, h, true),
+			layerNorm("cls.predictions.transform.LayerNorm", h),
+			projection("cls.predictions.decoder", Head, h, v, !b.Tied)),
+		sequenceClassification: slices.Concat(linear(PartProjection, "pooler.dense", pooled, pooled, true),
+			projection("classifier", Head, pooled, c.labels(), true)),
+		tokenClassification: projection("classifier", Head, h, c.labels(), true),
+		questionAnswering:   projection("qa_outputs", Head, h, c.labels(), true),
 	})
 	return b
 }
@@ -101,13 +111,15 @@ func debertaEmbeddings(c *config, b *blueprint, narrow int64) []Tensor {
 	return append(tensors, layerNorm("embeddings.LayerNorm", b.Hidden)...)
 }
 
-// debertaShared is what all blocks use together: the table of relative positions, its norm, and the convolution beside the first block.
+// debertaShared is what all blocks use together: the table of relative positions, its norm, and the convolution beside
+// the first block.
 func debertaShared(c *config, b *blueprint, relative bool) []Tensor {
 	var tensors []Tensor
 	h := b.Hidden
 	if relative {
 		rows := b.MaxPositions
-		for _, key := range []string{"max_relative_positions", "position_buckets"} { // the later one wins; -1 means none
+		// the later one wins; -1 means none
+		for _, key := range []string{"max_relative_positions", "position_buckets"} {
 			if n := c.signedOr(-1, key); n > 0 {
 				rows = n
 			}
@@ -119,7 +131,9 @@ func debertaShared(c *config, b *blueprint, relative bool) []Tensor {
 	}
 	if kernel := c.naturalOr(0, "conv_kernel_size"); kernel > 0 {
 		groups := c.countOr(1, "conv_groups")
-		tensors = slices.Concat(tensors, []Tensor{tensor("encoder.conv.conv", Other, h, h/groups, kernel).as(PartConvolution), tensor("encoder.conv.conv", Bias, h)},
+		tensors = slices.Concat(tensors,
+			[]Tensor{tensor("encoder.conv.conv", Other, h, h/groups, kernel).as(PartConvolution),
+				tensor("encoder.conv.conv", Bias, h)},
 			layerNorm("encoder.conv.LayerNorm", h))
 	}
 	return tensors

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// decoder describes a family whose blocks are built like Llama's: separate attention and MLP under self_attn and mlp. Its fields
-// hold what differs; zero values mean as in Llama. The rows are in decoders.go.
+// decoder describes a family whose blocks are built like Llama's: separate attention and MLP under self_attn and mlp.
+// Its fields hold what differs; zero values mean as in Llama. The rows are in decoders.go.
 type decoder struct {
 	kvHeads int64 // default of num_key_value_heads; 0: as many as attention heads
 	headDim int64 // default of head_dim; 0: hidden size / heads
@@ -36,8 +36,8 @@ type decoder struct {
 	residualDropout  string // key of the dropout after attention and MLP; "": none
 	embeddingDropout string
 	dropout          float64 // default of attention's dropout and of residualDropout
-	// finalSoftcap and attentionSoftcap: the family has the keys final_logit_softcapping and attn_logit_softcapping; their default is on
-	// or off.
+	// finalSoftcap and attentionSoftcap: the family has the keys final_logit_softcapping and attn_logit_softcapping;
+	// their default is on or off.
 	finalSoftcap, attentionSoftcap softcap
 }
 
@@ -77,7 +77,8 @@ func (m mlp) tensors(path string, hidden, intermediate int64, bias bool) []Tenso
 	case m.plain:
 		into = linear(PartUp, path+m.up, hidden, intermediate, bias)
 	default:
-		into = slices.Concat(linear(PartGate, path+m.gate, hidden, intermediate, bias), linear(PartUp, path+m.up, hidden, intermediate, bias))
+		into = slices.Concat(linear(PartGate, path+m.gate, hidden, intermediate, bias),
+			linear(PartUp, path+m.up, hidden, intermediate, bias))
 	}
 	return append(into, linear(PartDown, path+m.down, intermediate, hidden, bias)...)
 }
@@ -110,7 +111,8 @@ func (d decoder) blueprint(c *config) *blueprint {
 	d.sizes(c, b)
 	d.traits(c, b)
 	b.embeddings = embedding("embed_tokens", b.Vocab, b.Hidden)
-	b.blocks = layers(b.Layers, "layers.*.", d.attention(c, b), d.mlp.tensors("mlp.", b.Hidden, b.Intermediate, d.mlpBias.read(c)), d.norms(b))
+	b.blocks = layers(b.Layers, "layers.*.", d.attention(c, b),
+		d.mlp.tensors("mlp.", b.Hidden, b.Intermediate, d.mlpBias.read(c)), d.norms(b))
 	if d.experts != nil {
 		d.experts(c, b)
 	}
@@ -176,7 +178,8 @@ func (d decoder) attention(c *config, b *blueprint) []Tensor {
 	if d.fusedQKV != "" {
 		tensors = linear(PartQKV, path+d.fusedQKV, b.Hidden, q+2*kv, bias)
 	} else {
-		tensors = slices.Concat(linear(PartQ, path+"q_proj", b.Hidden, q, bias), linear(PartK, path+"k_proj", b.Hidden, kv, bias),
+		tensors = slices.Concat(linear(PartQ, path+"q_proj", b.Hidden, q, bias),
+			linear(PartK, path+"k_proj", b.Hidden, kv, bias),
 			linear(PartV, path+"v_proj", b.Hidden, kv, bias))
 	}
 	tensors = append(tensors, linear(PartO, path+cmp.Or(d.out, "o_proj"), q, b.Hidden, d.outBias.read(c))...)
@@ -187,7 +190,8 @@ func (d decoder) attention(c *config, b *blueprint) []Tensor {
 		return tensors
 	}
 	names := cmp.Or(d.qkNorm.names, [2]string{"q_norm", "k_norm"})
-	return slices.Concat(tensors, d.qkNorm.tensors(path+names[0], b.Heads, b.HeadDim), d.qkNorm.tensors(path+names[1], b.KVHeads, b.HeadDim))
+	return slices.Concat(tensors, d.qkNorm.tensors(path+names[0], b.Heads, b.HeadDim),
+		d.qkNorm.tensors(path+names[1], b.KVHeads, b.HeadDim))
 }
 
 func (n qkNorm) tensors(path string, heads, headDim int64) []Tensor {

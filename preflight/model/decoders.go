@@ -1,7 +1,7 @@
 package model
 
-// The rows of decoders like Llama. Defaults are those of the configuration class, weights those of the modelling file, both in
-// transformers/models/<name>/ (read in 5.12.1).
+// The rows of decoders like Llama. Defaults are those of the configuration class, weights those of the modelling file,
+// both in transformers/models/<name>/ (read in 5.12.1).
 
 var llama = decoder{
 	qkvBias: toggle{key: "attention_bias"},
@@ -25,7 +25,8 @@ var mixtral = decoder{kvHeads: 8, experts: localExperts{router: plainRouter(), a
 
 var qwen2 = decoder{kvHeads: 32, qkvBias: toggle{on: true}}
 
-var qwen2MoE = decoder{kvHeads: 16, qkvBias: toggle{key: "qkv_bias", on: true}, experts: qwenExperts{absent: 60, width: 1408, perToken: 4, shared: true}.replace}
+var qwen2MoE = decoder{kvHeads: 16, qkvBias: toggle{key: "qkv_bias", on: true},
+	experts: qwenExperts{absent: 60, width: 1408, perToken: 4, shared: true}.replace}
 
 var qwen3 = decoder{
 	kvHeads: 32,
@@ -51,12 +52,14 @@ var gemma = decoder{
 	outBias:    toggle{key: "attention_bias"},
 	norm:       "rms-gemma",
 	activation: "gelu_pytorch_tanh",
-	// transformers 4 preferred hidden_activation to the hidden_act of the first published configs; 5 reads hidden_act alone.
+	// transformers 4 preferred hidden_activation to the hidden_act of the first published configs; 5 reads hidden_act
+	// alone.
 	activationKeys: []string{"hidden_activation", "hidden_act"},
 }
 
 // gemma2Norms are the four of a Gemma 2 block: before and after attention and MLP.
-var gemma2Norms = []string{"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"}
+var gemma2Norms = []string{"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm",
+	"post_feedforward_layernorm"}
 
 var gemma2 = decoder{
 	kvHeads:          4,
@@ -119,11 +122,12 @@ var glm = decoder{
 
 // glm4 also normalises what attention and MLP put out.
 var glm4 = decoder{
-	kvHeads:    2,
-	headDim:    128,
-	qkvBias:    toggle{key: "attention_bias", on: true},
-	mlp:        fusedMLP,
-	blockNorms: []string{"input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm"},
+	kvHeads: 2,
+	headDim: 128,
+	qkvBias: toggle{key: "attention_bias", on: true},
+	mlp:     fusedMLP,
+	blockNorms: []string{"input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm",
+		"post_mlp_layernorm"},
 }
 
 var glm4MoE = decoder{
@@ -284,8 +288,8 @@ var cohere = decoder{
 	parallel: toggle{on: true},
 }
 
-// baichuan covers both sizes of Baichuan 2: rotary positions in the 7B, ALiBi in the 13B, neither with parameters. Its code comes with the
-// checkpoint (modeling_baichuan.py).
+// baichuan covers both sizes of Baichuan 2: rotary positions in the 7B, ALiBi in the 13B, neither with parameters. Its
+// code comes with the checkpoint (modeling_baichuan.py).
 var baichuan = decoder{fusedQKV: "W_pack"}
 
 var olmoe = decoder{
@@ -305,8 +309,8 @@ var phimoe = decoder{
 	experts:  localExperts{router: namedRouter(Linear), absent: 16, perToken: 2}.replace,
 }
 
-// deepseek is the first DeepSeek mixture of experts; its code comes with the checkpoint (modeling_deepseek.py). DeepSeek's first
-// dense models are llama.
+// deepseek is the first DeepSeek mixture of experts; its code comes with the checkpoint (modeling_deepseek.py).
+// DeepSeek's first dense models are llama.
 var deepseek = decoder{
 	qkvBias: toggle{key: "attention_bias"},
 	outBias: toggle{key: "attention_bias"},
@@ -320,8 +324,8 @@ var deepseekV2 = decoder{
 	experts: deepseekExperts{absent: 64, width: 1407, shared: 2, sharedBias: toggle{key: "mlp_bias"}}.replace,
 }
 
-// deepseekV3 leaves out the extra block that predicts the token after next (num_nextn_predict_layers): transformers does not build
-// it. The router's correction bias is a buffer.
+// deepseekV3 leaves out the extra block that predicts the token after next (num_nextn_predict_layers): transformers
+// does not build it. The router's correction bias is a buffer.
 var deepseekV3 = decoder{
 	qkvBias: toggle{key: "attention_bias"},
 	latent:  true,

@@ -2,7 +2,8 @@ package model
 
 import "slices"
 
-// distilBERT reads DistilBertConfig: transformers/models/distilbert. It is BERT without token types and pooler, under other names.
+// distilBERT reads DistilBertConfig: transformers/models/distilbert. It is BERT without token types and pooler, under
+// other names.
 func distilBERT(c *config) *blueprint {
 	b := &blueprint{base: "distilbert"}
 	b.Hidden = c.size("dim", "hidden_size")
@@ -20,7 +21,8 @@ func distilBERT(c *config) *blueprint {
 	b.EmbeddingDropout = b.HiddenDropout
 	b.AttentionDropout = c.probability(0.1, "attention_dropout")
 	h, i, v := b.Hidden, b.Intermediate, b.Vocab
-	b.embeddings = slices.Concat(embedding("embeddings.word_embeddings", v, h), embedding("embeddings.position_embeddings", b.MaxPositions, h),
+	b.embeddings = slices.Concat(embedding("embeddings.word_embeddings", v, h),
+		embedding("embeddings.position_embeddings", b.MaxPositions, h),
 		layerNorm("embeddings.LayerNorm", h))
 	b.blocks = layers(b.Layers, "transformer.layer.*.",
 		linear(PartQ, "attention.q_lin", h, h, true),
@@ -33,8 +35,9 @@ func distilBERT(c *config) *blueprint {
 		layerNorm("output_layer_norm", h))
 	before := linear(PartProjection, "pre_classifier", h, h, true)
 	b.head = c.head(map[task][]Tensor{
-		bareModel:              nil,
-		maskedLM:               slices.Concat(linear(PartTransform, "vocab_transform", h, h, true), layerNorm("vocab_layer_norm", h), projection("vocab_projector", Head, h, v, true)),
+		bareModel: nil,
+		maskedLM: slices.Concat(linear(PartTransform, "vocab_transform", h, h, true),
+			layerNorm("vocab_layer_norm", h), projection("vocab_projector", Head, h, v, true)),
 		sequenceClassification: slices.Concat(before, projection("classifier", Head, h, c.labels(), true)),
 		tokenClassification:    projection("classifier", Head, h, c.labels(), true),
 		questionAnswering:      projection("qa_outputs", Head, h, c.labels(), true),

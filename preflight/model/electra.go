@@ -12,7 +12,8 @@ func electra(c *config) *blueprint {
 		b.embeddings = append(b.embeddings, linear(PartProjection, "embeddings_project", narrow, h, true)...)
 	}
 	b.blocks = layers(b.Layers, "encoder.layer.*.", encoderAttention("query", "key", "value", h), encoderRest(b))
-	words := slices.Concat(layerNorm("generator_predictions.LayerNorm", narrow), linear(PartTransform, "generator_predictions.dense", h, narrow, true),
+	words := slices.Concat(layerNorm("generator_predictions.LayerNorm", narrow),
+		linear(PartTransform, "generator_predictions.dense", h, narrow, true),
 		projection("generator_lm_head", Head, narrow, v, true))
 	if c.task == preTraining { // the discriminator: one number a token, was it replaced?
 		b.Tied = false
@@ -27,7 +28,8 @@ func electra(c *config) *blueprint {
 			projection("classifier.out_proj", Head, h, c.labels(), true)),
 		tokenClassification: projection("classifier", Head, h, c.labels(), true),
 		questionAnswering:   projection("qa_outputs", Head, h, c.labels(), true),
-		multipleChoice:      slices.Concat(linear(PartProjection, "sequence_summary.summary", h, h, true), projection("classifier", Head, h, 1, true)),
+		multipleChoice: slices.Concat(linear(PartProjection, "sequence_summary.summary", h, h, true),
+			projection("classifier", Head, h, 1, true)),
 	})
 	return b
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// routed are the router and the routed experts of one block. transformers 5 stores the experts stacked, gate and up together;
-// transformers 4 had a Linear for each: as many weights, other modules.
+// routed are the router and the routed experts of one block. transformers 5 stores the experts stacked, gate and up
+// together; transformers 4 had a Linear for each: as many weights, other modules.
 func routed(router Tensor, hidden, intermediate, experts int64) []Tensor {
 	router.Shape = []int64{experts, hidden}
 	return []Tensor{
@@ -101,9 +101,11 @@ func ernieExperts(c *config, b *blueprint) {
 	mixture := append(routed(plainRouter(), b.Hidden, width, b.Experts), correction)
 	if shared := c.naturalOr(2, "moe_num_shared_experts"); shared > 0 {
 		b.SharedIntermediate = shared * width
-		mixture = append(mixture, gatedMLP.tensors("mlp.shared_experts.", b.Hidden, b.SharedIntermediate, c.flag("use_bias", false))...)
+		mixture = append(mixture, gatedMLP.tensors("mlp.shared_experts.", b.Hidden, b.SharedIntermediate,
+			c.flag("use_bias", false))...)
 	}
-	first, last, step := c.naturalOr(1, "moe_layer_start_index"), c.signedOr(-1, "moe_layer_end_index"), c.countOr(1, "moe_layer_interval")
+	first, last, step := c.naturalOr(1, "moe_layer_start_index"), c.signedOr(-1, "moe_layer_end_index"),
+		c.countOr(1, "moe_layer_interval")
 	if last == -1 {
 		last = b.Layers - 1
 	}
@@ -137,7 +139,8 @@ func (q qwenExperts) replace(c *config, b *blueprint) {
 	b.mix(mixture, func(i int64) bool { return !slices.Contains(denseOnly, i) && (i+1)%step == 0 })
 }
 
-// deepseekExperts puts routed and shared experts into all blocks but the first few. The fields are defaults of the configuration class.
+// deepseekExperts puts routed and shared experts into all blocks but the first few. The fields are defaults of the
+// configuration class.
 type deepseekExperts struct {
 	absent     int64  // n_routed_experts; 0: it is not a mixture of experts unless the config says so
 	width      int64  // moe_intermediate_size
@@ -158,7 +161,8 @@ func (d deepseekExperts) replace(c *config, b *blueprint) {
 	mixture := routed(plainRouter(), b.Hidden, width, b.Experts)
 	if shared := c.naturalOr(d.shared, "n_shared_experts"); shared > 0 {
 		b.SharedIntermediate = shared * width // both are bounded: no overflow
-		mixture = append(mixture, gatedMLP.tensors("mlp.shared_experts.", b.Hidden, b.SharedIntermediate, d.sharedBias.read(c))...)
+		mixture = append(mixture, gatedMLP.tensors("mlp.shared_experts.", b.Hidden, b.SharedIntermediate,
+			d.sharedBias.read(c))...)
 	}
 	first, step := c.naturalOr(d.dense, "first_k_dense_replace"), int64(1)
 	if d.stepKey != "" {

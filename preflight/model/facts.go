@@ -80,11 +80,12 @@ func (f Facts) HasLiger() bool { return f.Liger != nil && *f.Liger != Liger{} }
 
 // Quirks are where a model type's code in transformers departs from the common layer.
 type Quirks struct {
-	Softmax16     bool  // eager softmax in the dtype of the scores instead of fp32
-	WideProbs     bool  // under autocast its fp32 result stays as it is until the product with v, dropout included
-	Scores32      bool  // eager scores computed in fp32
-	NoRotary      bool  // no rotary embedding: nothing of it is kept
-	BothOrders    bool  // q and k come out of the rotation in another memory order, so that attention's output is copied
+	Softmax16 bool // eager softmax in the dtype of the scores instead of fp32
+	WideProbs bool // under autocast its fp32 result stays as it is until the product with v, dropout included
+	Scores32  bool // eager scores computed in fp32
+	NoRotary  bool // no rotary embedding: nothing of it is kept
+	// q and k come out of the rotation in another memory order, so that attention's output is copied
+	BothOrders    bool
 	ExpandsHeads  bool  // several shared key and value heads are repeated for every attention implementation
 	Broadcasts    bool  // a single key and value head is handed to fused attention as it is
 	EagerOnly     bool  // there is no fused attention
@@ -115,7 +116,8 @@ type Quirks struct {
 	BareHeadNorm  bool  // the norm of queries and keys has no weights
 	ClampsScores  bool  // scores are kept from below the smallest number, by a function that keeps them
 	Sinusoids     bool  // the model holds its positions' sinusoids, in the weights' dtype
-	MaskBuffers   int64 // causal masks [positions, positions] of a byte each that the model holds: one, or one a layer (PerLayer)
+	// causal masks [positions, positions] of a byte each that the model holds: one, or one a layer (PerLayer)
+	MaskBuffers int64
 }
 
 // PerLayer is a mask for each layer.

@@ -2,8 +2,8 @@ package model
 
 import "slices"
 
-// falcon reads FalconConfig: transformers/models/falcon. The 7B shares one key and value among all heads (multi_query); the 40B has
-// groups of them (new_decoder_architecture).
+// falcon reads FalconConfig: transformers/models/falcon. The 7B shares one key and value among all heads (multi_query);
+// the 40B has groups of them (new_decoder_architecture).
 func falcon(c *config) *blueprint {
 	b := &blueprint{base: "transformer"}
 	b.Hidden = c.size("hidden_size")

@@ -18,7 +18,8 @@ func glm4V(c *config) *blueprint {
 	vision := c.sectionOr("vision_config")
 	vision.task = bareModel
 	b.after(glm4Vision(vision), "visual.")
-	c.assume("images give as many patches as there are tokens, a quarter of which they take: their size is not in the config")
+	c.assume("images give as many patches as there are tokens, a quarter of which they take: their size is not in " +
+		"the config")
 	b.Tied = c.flag("tie_word_embeddings", false)
 	b.head = c.head(imageTextHeads(b))
 	return b
@@ -36,13 +37,16 @@ func glm4Vision(c *config) *blueprint {
 	image, _ := c.pair("image_size", 336)
 	side := image / embed.Shape[len(embed.Shape)-1]
 	merge := c.countOr(2, "spatial_merge_size")
-	b.embeddings = slices.Concat(embedding("embeddings.position_embedding", side*side, h), []Tensor{embed, tensor("patch_embed.proj", Bias, h)},
+	b.embeddings = slices.Concat(embedding("embeddings.position_embedding", side*side, h),
+		[]Tensor{embed, tensor("patch_embed.proj", Bias, h)},
 		scaleOnly.tensors("post_conv_layernorm", h))
 	bias := c.flag("attention_bias", false)
 	b.blocks = layers(b.Layers, "blocks.*.", scaleOnly.tensors("norm1", h), scaleOnly.tensors("norm2", h),
-		linear(PartQKV, "attn.qkv", h, 3*h, bias), linear(PartO, "attn.proj", h, h, false), gatedMLP.tensors("mlp.", h, out, false))
+		linear(PartQKV, "attn.qkv", h, 3*h, bias), linear(PartO, "attn.proj", h, h, false),
+		gatedMLP.tensors("mlp.", h, out, false))
 	b.final = slices.Concat(scaleOnly.tensors("post_layernorm", h),
 		[]Tensor{tensor("downsample", Other, out, h, merge, merge), tensor("downsample", Bias, out)},
-		linear(PartProjection, "merger.proj", out, out, false), layerNorm("merger.post_projection_norm", out), gatedMLP.tensors("merger.", out, wide, false))
+		linear(PartProjection, "merger.proj", out, out, false), layerNorm("merger.post_projection_norm", out),
+		gatedMLP.tensors("merger.", out, wide, false))
 	return b
 }

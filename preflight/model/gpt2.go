@@ -4,7 +4,8 @@ import "slices"
 
 // gpt2 and its relatives share names and keys: transformers/models/{gpt2,gpt_bigcode,gptj}.
 
-// gpt2Sizes reads GPT2Config's keys, with the aliases of its attribute_map. n_inner null or absent means 4 times the hidden size.
+// gpt2Sizes reads GPT2Config's keys, with the aliases of its attribute_map. n_inner null or absent means 4 times the
+// hidden size.
 func gpt2Sizes(c *config, b *blueprint) {
 	b.base = "transformer"
 	b.Hidden = c.size("n_embd", "hidden_size")
@@ -39,7 +40,8 @@ func gpt2Like(c *config, activation string, multiQuery bool) *blueprint {
 		b.KVHeads = 1
 	}
 	if c.flag("add_cross_attention", false) {
-		c.reject("add_cross_attention", "models with cross-attention cannot be counted: give --params for a lower bound")
+		c.reject("add_cross_attention",
+			"models with cross-attention cannot be counted: give --params for a lower bound")
 	}
 	b.MaxPositions = c.sizeOr(1024, "n_positions", "max_position_embeddings")
 	b.Activation = c.text(activation, "activation_function")
@@ -89,8 +91,10 @@ func codeGen(c *config) *blueprint {
 	b := gptJ(c)
 	h := b.Hidden
 	for i := range b.blocks {
-		b.blocks[i].Tensors = slices.DeleteFunc(slices.Clone(b.blocks[i].Tensors), func(t Tensor) bool { return t.Part == PartQ || t.Part == PartK || t.Part == PartV })
-		b.blocks[i].Tensors = append(b.blocks[i].Tensors, within("h.*.", linear(PartQKV, "attn.qkv_proj", h, 3*h, false))...)
+		b.blocks[i].Tensors = slices.DeleteFunc(slices.Clone(b.blocks[i].Tensors),
+			func(t Tensor) bool { return t.Part == PartQ || t.Part == PartK || t.Part == PartV })
+		b.blocks[i].Tensors = append(b.blocks[i].Tensors,
+			within("h.*.", linear(PartQKV, "attn.qkv_proj", h, 3*h, false))...)
 	}
 	return b
 }

@@ -13,7 +13,8 @@ import (
 	"oomguard/launcher/files"
 )
 
-// hubName is org/name or name, as huggingface_hub validates it (utils/_validators.py): no part may lead out of the cache's folder.
+// hubName is org/name or name, as huggingface_hub validates it (utils/_validators.py): no part may lead out of the
+// cache's folder.
 var hubName = regexp.MustCompile(`^[A-Za-z0-9_][\w.-]*(?:/[A-Za-z0-9_][\w.-]*)?$`)
 
 // commitHash is the name of a snapshot's folder.
@@ -28,7 +29,8 @@ type HubModel struct {
 // check refuses names and revisions that are none, and fills in the default revision.
 func (m HubModel) check() (HubModel, error) {
 	if !hubName.MatchString(m.Name) || strings.Contains(m.Name, "..") || strings.Contains(m.Name, "--") {
-		return m, fmt.Errorf("%q is neither a folder nor a hub name such as org/name: give --model DIR, or --params for a lower bound", m.Name)
+		return m, fmt.Errorf("%q is neither a folder nor a hub name such as org/name: give --model DIR, or --params "+
+			"for a lower bound", m.Name)
 	}
 	m.Revision = cmp.Or(m.Revision, mainRevision)
 	if !filepath.IsLocal(m.Revision) {
@@ -42,9 +44,10 @@ const mainRevision = "main"
 // maxRefBytes is more than the commit hash has that a file of the cache's refs holds.
 const maxRefBytes = 1 << 10
 
-// FindCached finds the folder of a model in Hugging Face's local cache, so that Load can read it. It never touches the network and
-// never takes another revision than the one asked for. cacheDir is the cache_dir that the training passes on ("": none), getenv its
-// environment. The error says where it looked; it is fs.ErrNotExist when the model is not cached.
+// FindCached finds the folder of a model in Hugging Face's local cache, so that Load can read it. It never touches the
+// network and never takes another revision than the one asked for. cacheDir is the cache_dir that the training passes
+// on ("": none), getenv its environment. The error says where it looked; it is fs.ErrNotExist when the model is not
+// cached.
 func FindCached(m HubModel, cacheDir string, getenv func(string) string) (string, error) {
 	m, err := m.check()
 	if err != nil {
@@ -60,12 +63,15 @@ func FindCached(m HubModel, cacheDir string, getenv func(string) string) (string
 		}
 		commit = strings.TrimSpace(string(text))
 		if !commitHash.MatchString(commit) {
-			return "", fmt.Errorf("model %q: %s holds no commit hash: download the model again, or give --params for a lower bound",
+			return "", fmt.Errorf("model %q: %s holds no commit hash: download the model again, or give --params "+
+				"for a lower bound",
 				name, filepath.Join(folder, "refs", revision))
 		}
 	}
-	if _, err := os.Stat(filepath.Join(folder, ".no_exist", commit, "config.json")); err == nil && !hasFile(filepath.Join(folder, "snapshots", commit), adapterFile) {
-		return "", fmt.Errorf("model %q (revision %s): the hub has no config.json for it, says the Hugging Face cache %s: give --model DIR (--params N gives a lower bound)", name, revision, cache)
+	if _, err := os.Stat(filepath.Join(folder, ".no_exist", commit, "config.json")); err == nil &&
+		!hasFile(filepath.Join(folder, "snapshots", commit), adapterFile) {
+		return "", fmt.Errorf("model %q (revision %s): the hub has no config.json for it, says the Hugging Face "+
+			"cache %s: give --model DIR (--params N gives a lower bound)", name, revision, cache)
 	}
 	snapshot := filepath.Join(folder, "snapshots", commit)
 	if _, err := os.Stat(filepath.Join(snapshot, "config.json")); err != nil && !hasFile(snapshot, adapterFile) {
@@ -84,13 +90,15 @@ func hasFile(folder, name string) bool {
 
 func notCached(name, revision, cache string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("model %q (revision %s) is not in the Hugging Face cache %s (%w): download it first, or give --model DIR (--params N gives a lower bound)",
+		return fmt.Errorf("model %q (revision %s) is not in the Hugging Face cache %s (%w): download it first, or "+
+			"give --model DIR (--params N gives a lower bound)",
 			name, revision, cache, fs.ErrNotExist)
 	}
 	return fmt.Errorf("model %q in the Hugging Face cache: %w", name, err)
 }
 
-// hubCache is the folder of cached models: the first of the variables that huggingface_hub/constants.py and transformers read.
+// hubCache is the folder of cached models: the first of the variables that huggingface_hub/constants.py and
+// transformers read.
 func hubCache(getenv func(string) string) string {
 	for _, place := range []struct{ variable, below string }{
 		{"HF_HUB_CACHE", ""},

@@ -9,16 +9,19 @@ import (
 	"testing"
 )
 
-// TestFindCached uses the layout that huggingface_hub writes: refs/<revision> names a commit, snapshots/<commit> holds the files.
+// TestFindCached uses the layout that huggingface_hub writes: refs/<revision> names a commit, snapshots/<commit> holds
+// the files.
 func TestFindCached(t *testing.T) {
 	const commit, other = "0123456789abcdef0123456789abcdef01234567", "89abcdef0123456789abcdef0123456789abcdef"
 	home := t.TempDir()
 	folder := filepath.Join(home, "hub/models--org--tiny")
 	for file, text := range map[string]string{
-		"refs/main": commit, "refs/pr/1": other + "\n", "refs/broken": "../../..", "snapshots/" + commit + "/config.json": tinyLlama,
+		"refs/main": commit, "refs/pr/1": other + "\n", "refs/broken": "../../..",
+		"snapshots/" + commit + "/config.json": tinyLlama,
 	} {
 		path := filepath.Join(folder, file)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+			os.WriteFile(path, []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -55,7 +58,8 @@ func TestFindCached(t *testing.T) {
 	} {
 		_, err := FindCached(HubModel{test.name, test.revision}, "", getenv)
 		if err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, fs.ErrNotExist) != test.missing {
-			t.Errorf("%s@%s: %v, want an error that says %q (missing: %v)", test.name, test.revision, err, test.want, test.missing)
+			t.Errorf("%s@%s: %v, want an error that says %q (missing: %v)", test.name, test.revision, err, test.want,
+				test.missing)
 		}
 	}
 	if dir := hubCache(func(name string) string { return map[string]string{"HOME": "/home/x"}[name] }); dir != "/home/x/.cache/huggingface/hub" {

@@ -1,7 +1,7 @@
 package model
 
-// internLM2 reads InternLM2Config; its code comes with the checkpoint (modeling_internlm2.py). It is Llama with one projection to
-// queries, keys and values, under other names.
+// internLM2 reads InternLM2Config; its code comes with the checkpoint (modeling_internlm2.py). It is Llama with one
+// projection to queries, keys and values, under other names.
 func internLM2(c *config) *blueprint {
 	b := &blueprint{base: "model"}
 	d := decoder{}

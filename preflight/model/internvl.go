@@ -14,15 +14,18 @@ func internVL(c *config) *blueprint {
 	side := c.sideOr(2, "downsample_ratio")
 	b.after(vision, "vision_tower.")
 	joined := vision.Hidden * side * side
-	b.embeddings = slices.Concat(b.embeddings, within("multi_modal_projector.", slices.Concat(inFront(layerNorm("layer_norm", joined)),
-		linear(PartProjector, "linear_1", joined, b.Hidden, true), linear(PartProjection, "linear_2", b.Hidden, b.Hidden, true))))
+	b.embeddings = slices.Concat(b.embeddings,
+		within("multi_modal_projector.", slices.Concat(inFront(layerNorm("layer_norm", joined)),
+			linear(PartProjector, "linear_1", joined, b.Hidden, true),
+			linear(PartProjection, "linear_2", b.Hidden, b.Hidden, true))))
 	c.assume("an image is one tile: how many it is cut into depends on its size")
 	b.Tied = c.flag("tie_word_embeddings", true)
 	b.head = c.head(imageTextHeads(b))
 	return b
 }
 
-// sideOr reads a ratio by which an image's sides shrink, as a whole number: int(1 / ratio), as InternVLMultiModalProjector rounds.
+// sideOr reads a ratio by which an image's sides shrink, as a whole number: int(1 / ratio), as
+// InternVLMultiModalProjector rounds.
 func (c *config) sideOr(absent int64, name string) int64 {
 	if ratio := c.probability(0, name); ratio > 0 {
 		return max(int64(math.Min(1/ratio, maxCount)), 1)
@@ -55,13 +58,16 @@ func internVision(c *config) *blueprint {
 	if c.flag("use_absolute_position_embeddings", true) {
 		b.embeddings = append(b.embeddings, tensor("embeddings", Other, 1, b.MaxPositions, h))
 	}
-	b.embeddings = append(b.embeddings, within("embeddings.patch_embeddings.", []Tensor{patch.named("projection"), tensor("projection", Bias, h)})...)
-	attention := slices.Concat(linear(PartQ, "q_proj", h, h, bias), linear(PartK, "k_proj", h, h, bias), linear(PartV, "v_proj", h, h, bias),
+	b.embeddings = append(b.embeddings,
+		within("embeddings.patch_embeddings.", []Tensor{patch.named("projection"), tensor("projection", Bias, h)})...)
+	attention := slices.Concat(linear(PartQ, "q_proj", h, h, bias), linear(PartK, "k_proj", h, h, bias),
+		linear(PartV, "v_proj", h, h, bias),
 		linear(PartO, "projection_layer", h, h, true))
 	if b.QKNorm {
 		attention = slices.Concat(attention, scaleOnly.tensors("q_norm", h), scaleOnly.tensors("k_norm", h))
 	}
-	b.blocks = layers(b.Layers, "encoder.layer.*.", []Tensor{tensor("", Other, h), tensor("", Other, h)}, // lambda_1 and lambda_2
+	// lambda_1 and lambda_2
+	b.blocks = layers(b.Layers, "encoder.layer.*.", []Tensor{tensor("", Other, h), tensor("", Other, h)},
 		within("attention.", attention), linear(PartUp, "mlp.fc1", h, i, true), linear(PartDown, "mlp.fc2", i, h, true),
 		norm.tensors("layernorm_before", h), norm.tensors("layernorm_after", h))
 	if !c.flag("use_mean_pooling", true) {

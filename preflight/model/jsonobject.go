@@ -31,10 +31,12 @@ func parseObject(data []byte, source string) (*object, error) {
 		return nil, fmt.Errorf("%s is empty: it should hold the JSON object of a model's config.json", source)
 	}
 	if bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) {
-		return nil, fmt.Errorf("%s starts with a byte order mark, which transformers refuses: save it as plain UTF-8", source)
+		return nil, fmt.Errorf("%s starts with a byte order mark, which transformers refuses: save it as plain UTF-8",
+			source)
 	}
 	if at := firstInvalid(data); at >= 0 {
-		return nil, fmt.Errorf("%s: byte 0x%02x is not UTF-8: save the file as UTF-8, or fetch it again if it is not text",
+		return nil, fmt.Errorf("%s: byte 0x%02x is not UTF-8: save the file as UTF-8, or fetch it again if it is "+
+			"not text",
 			o.place(at), data[at])
 	}
 	text, err := pyjson.Read(data)
@@ -43,7 +45,8 @@ func parseObject(data []byte, source string) (*object, error) {
 		if broken := (*pyjson.Error)(nil); errors.As(err, &broken) {
 			at = broken.Offset
 		}
-		return nil, fmt.Errorf("%s: broken JSON: %w: correct the file, or copy config.json again from the model it belongs to",
+		return nil, fmt.Errorf("%s: broken JSON: %w: correct the file, or copy config.json again from the model it "+
+			"belongs to",
 			o.place(at), err)
 	}
 	o.strict = text
@@ -66,11 +69,13 @@ func (o *object) nested(key string) (*object, error) {
 	return inner, nil
 }
 
-// read fills the members from the well-formed JSON between two offsets of the file. Of equal keys the last one counts, as in Python.
+// read fills the members from the well-formed JSON between two offsets of the file. Of equal keys the last one counts,
+// as in Python.
 func (o *object) read(from, to int) error {
 	decoder := json.NewDecoder(bytes.NewReader(o.strict.Strict[from:to]))
 	if start, err := decoder.Token(); err != nil || start != json.Delim('{') {
-		return fmt.Errorf("%s: found %s, want a JSON object {...}", o.place(from), kind(bytes.TrimSpace(o.file[from:to])))
+		return fmt.Errorf("%s: found %s, want a JSON object {...}", o.place(from),
+			kind(bytes.TrimSpace(o.file[from:to])))
 	}
 	o.members = map[string]member{}
 	for decoder.More() {

@@ -20,9 +20,10 @@ const knownDate = "2026-11"
 const fourBit = `{"quant_method": "bitsandbytes", "load_in_4bit": true, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": true,
 	"bnb_4bit_compute_dtype": "bfloat16", "bnb_4bit_quant_storage": "uint8"}`
 
-// Known is the architecture of a public model by its hub name, out of the table that is built into the program; nil when it is not
-// there. Instruct and chat models, mirrors and Unsloth's 4-bit versions are found where they certainly share the architecture of a
-// model of the table; Source says which one it is. Names are compared as the hub does, without regard to case.
+// Known is the architecture of a public model by its hub name, out of the table that is built into the program; nil
+// when it is not there. Instruct and chat models, mirrors and Unsloth's 4-bit versions are found where they certainly
+// share the architecture of a model of the table; Source says which one it is. Names are compared as the hub does,
+// without regard to case.
 func Known(name string) (*Architecture, error) {
 	published, quantised := strings.CutSuffix(name, "-bnb-4bit")
 	published, dynamic := strings.CutSuffix(published, "-unsloth")
@@ -58,13 +59,15 @@ func Known(name string) (*Architecture, error) {
 	}
 	a.Name = name
 	if dynamic {
-		a.Assumptions = append(a.Assumptions, name+" keeps some layers in 16 bits (Unsloth's dynamic quantisation); which ones is not known, so that it takes somewhat more")
+		a.Assumptions = append(a.Assumptions,
+			name+" keeps some layers in 16 bits (Unsloth's dynamic quantisation); which ones is not known, so that "+
+				"it takes somewhat more")
 	}
 	return a, nil
 }
 
-// publishedName is the name under which a model or one of its aliases stands in the table, or "", and the dtype that it is stored in as
-// JSON where that is not the table's ("null": not known).
+// publishedName is the name under which a model or one of its aliases stands in the table, or "", and the dtype that it
+// is stored in as JSON where that is not the table's ("null": not known).
 func publishedName(name string) (published, dtype string) {
 	aliases, err := known.ReadFile("known/aliases.txt")
 	if err != nil {

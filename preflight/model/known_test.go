@@ -57,10 +57,15 @@ func TestKnownNames(t *testing.T) {
 		name, source, dtype, quant string
 		params                     int64
 	}{
-		{name: "meta-llama/Llama-3.1-8B", source: "config of meta-llama/Llama-3.1-8B", dtype: "bf16", params: 8_030_261_248},
-		{name: "Qwen/Qwen2.5-7B-Instruct", source: "config of Qwen/Qwen2.5-7B, whose architecture Qwen/Qwen2.5-7B-Instruct shares", dtype: "bf16", params: 7_615_616_512},
-		{name: "unsloth/Meta-Llama-3.1-8B-bnb-4bit", source: "meta-llama/Llama-3.1-8B", dtype: "bf16", quant: "nf4", params: 8_030_261_248},
-		{name: "unsloth/Qwen2.5-7B-unsloth-bnb-4bit", source: "Qwen/Qwen2.5-7B", dtype: "bf16", quant: "nf4", params: 7_615_616_512},
+		{name: "meta-llama/Llama-3.1-8B", source: "config of meta-llama/Llama-3.1-8B", dtype: "bf16",
+			params: 8_030_261_248},
+		{name: "Qwen/Qwen2.5-7B-Instruct",
+			source: "config of Qwen/Qwen2.5-7B, whose architecture Qwen/Qwen2.5-7B-Instruct shares", dtype: "bf16",
+			params: 7_615_616_512},
+		{name: "unsloth/Meta-Llama-3.1-8B-bnb-4bit", source: "meta-llama/Llama-3.1-8B", dtype: "bf16", quant: "nf4",
+			params: 8_030_261_248},
+		{name: "unsloth/Qwen2.5-7B-unsloth-bnb-4bit", source: "Qwen/Qwen2.5-7B", dtype: "bf16", quant: "nf4",
+			params: 7_615_616_512},
 		{name: "TinyLlama/TinyLlama-1.1B-Chat-v1.0", source: "TinyLlama", dtype: "bf16", params: 1_100_048_384},
 		{name: "bigscience/bloomz-560m", source: "bigscience/bloom-560m", params: 559_214_592},
 		{name: "GPT2", source: "openai-community/gpt2", dtype: "fp32", params: 124_439_808},
@@ -77,8 +82,10 @@ func TestKnownNames(t *testing.T) {
 		if a == nil {
 			continue
 		}
-		if a.Parameters() != test.params || !strings.Contains(a.Source, test.source) || a.QuantType != test.quant || a.Dtype != test.dtype {
-			t.Errorf("%s: %d parameters, dtype %q, quant %q, source %q", test.name, a.Parameters(), a.Dtype, a.QuantType, a.Source)
+		if a.Parameters() != test.params || !strings.Contains(a.Source, test.source) || a.QuantType != test.quant ||
+			a.Dtype != test.dtype {
+			t.Errorf("%s: %d parameters, dtype %q, quant %q, source %q", test.name, a.Parameters(), a.Dtype,
+				a.QuantType, a.Source)
 		}
 	}
 }

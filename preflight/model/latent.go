@@ -2,8 +2,9 @@ package model
 
 import "slices"
 
-// latentAttention is multi-head latent attention, whose keys and values are unpacked from a narrow latent: DeepseekV2Attention and
-// DeepseekV3Attention in transformers/models/deepseek_v{2,3}. A config's head_dim is that of the rotated part alone and is not read.
+// latentAttention is multi-head latent attention, whose keys and values are unpacked from a narrow latent:
+// DeepseekV2Attention and DeepseekV3Attention in transformers/models/deepseek_v{2,3}. A config's head_dim is that of
+// the rotated part alone and is not read.
 func latentAttention(c *config, b *blueprint, bias bool) []Tensor {
 	b.KVRank = c.sizeOr(512, "kv_lora_rank")
 	if !c.isNull("q_lora_rank") { // null: queries are made from the hidden state

@@ -2,8 +2,8 @@ package model
 
 import "slices"
 
-// llama4 reads Llama4TextConfig: transformers/models/llama4. Every so many blocks have experts, which all tokens visit with a weight that may be 0,
-// beside an MLP for every token.
+// llama4 reads Llama4TextConfig: transformers/models/llama4. Every so many blocks have experts, which all tokens visit
+// with a weight that may be 0, beside an MLP for every token.
 var llama4 = decoder{
 	kvHeads: 8,
 	headDim: 128,
@@ -63,10 +63,12 @@ func llama4Multimodal(c *config) *blueprint {
 	b.after(vision, "vision_model.")
 	section := c.sectionOr("vision_config")
 	b.embeddings = slices.Concat(b.embeddings,
-		linear(PartProjector, "multi_modal_projector.linear_1", section.sizeOr(7680, "vision_output_dim"), b.Hidden, false))
+		linear(PartProjector, "multi_modal_projector.linear_1", section.sizeOr(7680, "vision_output_dim"), b.Hidden,
+			false))
 	c.assume("an image is one tile: how many it is cut into depends on its size")
 	b.Tied = text.flag("tie_word_embeddings", false)
-	b.head = c.head(map[task][]Tensor{conditionalGeneration: projection("language_model.lm_head", Head, b.Hidden, b.Vocab, false)})
+	b.head = c.head(map[task][]Tensor{conditionalGeneration: projection("language_model.lm_head", Head, b.Hidden,
+		b.Vocab, false)})
 	return b
 }
 
@@ -79,13 +81,18 @@ func llama4Vision(c *config) *blueprint {
 	c.defaultImage = 448
 	patch := patches(c, b, 14, 1)
 	h, i := b.Hidden, b.Intermediate
-	b.embeddings = slices.Concat([]Tensor{tensor("", Other, h), tensor("", Other, b.MaxPositions, h)}, // class_embedding, positional_embedding_vlm
+	// class_embedding, positional_embedding_vlm
+	b.embeddings = slices.Concat([]Tensor{tensor("", Other, h), tensor("", Other, b.MaxPositions, h)},
 		linear(PartProjection, "patch_embedding.linear", patch.Elements()/h, h, false), layerNorm("layernorm_pre", h))
 	b.blocks = layers(b.Layers, "model.layers.*.",
-		linear(PartQ, "self_attn.q_proj", h, h, true), linear(PartK, "self_attn.k_proj", h, h, true), linear(PartV, "self_attn.v_proj", h, h, true),
-		linear(PartO, "self_attn.o_proj", h, h, true), linear(PartUp, "mlp.fc1", h, i, true), linear(PartDown, "mlp.fc2", i, h, true),
+		linear(PartQ, "self_attn.q_proj", h, h, true), linear(PartK, "self_attn.k_proj", h, h, true),
+		linear(PartV, "self_attn.v_proj", h, h, true),
+		linear(PartO, "self_attn.o_proj", h, h, true), linear(PartUp, "mlp.fc1", h, i, true),
+		linear(PartDown, "mlp.fc2", i, h, true),
 		layerNorm("input_layernorm", h), layerNorm("post_attention_layernorm", h))
 	joined, out := c.sizeOr(4096, "projector_input_dim"), c.sizeOr(4096, "projector_output_dim")
-	b.final = slices.Concat(layerNorm("layernorm_post", h), linear(PartProjection, "vision_adapter.mlp.fc1", i, joined, false), linear(PartProjection, "vision_adapter.mlp.fc2", out, out, false))
+	b.final = slices.Concat(layerNorm("layernorm_post", h),
+		linear(PartProjection, "vision_adapter.mlp.fc1", i, joined, false),
+		linear(PartProjection, "vision_adapter.mlp.fc2", out, out, false))
 	return b
 }

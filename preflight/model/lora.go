@@ -14,8 +14,9 @@ import (
 type Target struct {
 	Tensor       // the weight it is added to; a Linear's shape is [out, in]
 	Count  int64 // how many modules of this kind, over all blocks
-	// Ranks is by how much the adapter's rank is that of the others: 2 for the stacked gate and up of experts, which were two modules once. 0
-	// means 1. Stacked experts (of the role Expert) have the shape [experts, out, in] and an adapter for each of them.
+	// Ranks is by how much the adapter's rank is that of the others: 2 for the stacked gate and up of experts, which
+	// were two modules once. 0 means 1. Stacked experts (of the role Expert) have the shape [experts, out, in] and an
+	// adapter for each of them.
 	Ranks int64
 }
 
@@ -23,22 +24,26 @@ type Target struct {
 const allLinear = "all-linear"
 
 // LoRATargets finds the modules that PEFT would adapt for target_modules (check_target_module_exists in
-// peft/tuners/tuners_utils.py): those whose full name is a target or ends in "."+target. A single target with regular-expression
-// characters must match full names, "all-linear" means every Linear but an output projection, and none at all PEFT's default for the
-// model_type. As in PEFT it is no error if some of several targets are not there (see UnknownTargets); the error when none is lists
-// the modules there are. What targets mean for the experts of a mixture of experts depends on ExpertKind.
+// peft/tuners/tuners_utils.py): those whose full name is a target or ends in "."+target. A single target with
+// regular-expression characters must match full names, "all-linear" means every Linear but an output projection, and
+// none at all PEFT's default for the model_type. As in PEFT it is no error if some of several targets are not there
+// (see UnknownTargets); the error when none is lists the modules there are. What targets mean for the experts of a
+// mixture of experts depends on ExpertKind.
 func (a *Architecture) LoRATargets(targets []string) ([]Target, error) {
 	if len(a.Units) == 0 {
-		return nil, fmt.Errorf("the modules of %s are not known, only its number of parameters: give the model's config.json with --model", a.Name)
+		return nil, fmt.Errorf("the modules of %s are not known, only its number of parameters: give the model's "+
+			"config.json with --model", a.Name)
 	}
 	if len(targets) == 0 {
 		if targets = slices.Clone(a.Facts.LoRA); len(targets) == 0 {
-			return nil, fmt.Errorf("PEFT has no default LoRA targets for model_type %q and stops: name some with --lora-targets (there are %s)",
+			return nil, fmt.Errorf("PEFT has no default LoRA targets for model_type %q and stops: name some with "+
+				"--lora-targets (there are %s)",
 				a.Type, strings.Join(a.adaptable(), ", "))
 		}
 	}
 	if a.Experts > 0 && slices.ContainsFunc(targets, namesAllExperts) {
-		return nil, fmt.Errorf("LoRA target %s is the list of experts, which PEFT cannot adapt as a whole: name their projections", strings.Join(targets, ", "))
+		return nil, fmt.Errorf("LoRA target %s is the list of experts, which PEFT cannot adapt as a whole: name "+
+			"their projections", strings.Join(targets, ", "))
 	}
 	modules, found, err := a.convertTargets(a.renamed(targets))
 	if err != nil {
@@ -63,8 +68,10 @@ func (a *Architecture) LoRATargets(targets []string) ([]Target, error) {
 			}
 		}
 	}
-	if refused := a.Facts.refused; slices.ContainsFunc(found, func(t Target) bool { return slices.Contains(refused, t.Module) }) {
-		return nil, fmt.Errorf("LoRA target %s reaches %s, which PEFT refuses in %s models: name other modules, such as in_proj,x_proj",
+	if refused := a.Facts.refused; slices.ContainsFunc(found,
+		func(t Target) bool { return slices.Contains(refused, t.Module) }) {
+		return nil, fmt.Errorf("LoRA target %s reaches %s, which PEFT refuses in %s models: name other modules, "+
+			"such as in_proj,x_proj",
 			strings.Join(targets, ", "), strings.Join(refused, " or "), a.Type)
 	}
 	if len(found) == 0 {
@@ -82,7 +89,8 @@ func namesAllExperts(target string) bool {
 // isPattern tells a regular expression, which PEFT takes as a string, from the name of a module.
 func isPattern(target string) bool { return strings.ContainsAny(target, `*+?()[]{}|^$\`) }
 
-// UnknownTargets lists the targets that match no module; PEFT passes over them in silence as long as another one matches.
+// UnknownTargets lists the targets that match no module; PEFT passes over them in silence as long as another one
+// matches.
 func (a *Architecture) UnknownTargets(targets []string) []string {
 	names := a.Facts.experts.replaced()
 	return slices.DeleteFunc(slices.Clone(targets), func(target string) bool {
@@ -94,8 +102,9 @@ func (a *Architecture) UnknownTargets(targets []string) []string {
 	})
 }
 
-// LoRAParameters is the number of trainable parameters that adapters of rank r add to the targets: r*(in+out) for each module, and
-// out more with DoRA's magnitudes (for an embedding, the width of its rows). See LoRATargets for the meaning of targets and errors.
+// LoRAParameters is the number of trainable parameters that adapters of rank r add to the targets: r*(in+out) for each
+// module, and out more with DoRA's magnitudes (for an embedding, the width of its rows). See LoRATargets for the
+// meaning of targets and errors.
 func (a *Architecture) LoRAParameters(r int, targets []string, dora bool) (int64, error) {
 	if r < 1 || r > maxCount {
 		return 0, fmt.Errorf("LoRA rank %d: want a whole number from 1 to %d, such as --lora-r 16", r, maxCount)
@@ -108,7 +117,8 @@ func (a *Architecture) LoRAParameters(r int, targets []string, dora bool) (int64
 	for _, t := range found {
 		if t.Role == Expert {
 			if dora {
-				return 0, errors.New("PEFT cannot train stacked experts with DoRA (lora.ParamWrapper): switch DoRA off or name attention modules alone")
+				return 0, errors.New("PEFT cannot train stacked experts with DoRA (lora.ParamWrapper): switch DoRA " +
+					"off or name attention modules alone")
 			}
 			ranked += t.Count * t.Ranks * t.Shape[0] * (t.Shape[1] + t.Shape[2])
 			continue
@@ -122,7 +132,8 @@ func (a *Architecture) LoRAParameters(r int, targets []string, dora bool) (int64
 		}
 	}
 	if ranked > maxParameters/int64(r) {
-		return 0, fmt.Errorf("LoRA rank %d would add more than %d parameters: choose a smaller --lora-r", r, int64(maxParameters))
+		return 0, fmt.Errorf("LoRA rank %d would add more than %d parameters: choose a smaller --lora-r", r,
+			int64(maxParameters))
 	}
 	return int64(r)*ranked + magnitudes, nil
 }
@@ -136,7 +147,8 @@ func (a *Architecture) renamed(targets []string) []string {
 	return targets
 }
 
-// adaptableUnits are the units less everything that cannot have an adapter, and with the head that shares the embedding.
+// adaptableUnits are the units less everything that cannot have an adapter, and with the head that shares the
+// embedding.
 func (a *Architecture) adaptableUnits() []Unit {
 	units := append(slices.Clone(a.Units), Unit{Name: "tied", Repeat: 1, Tensors: a.tied()})
 	for i, u := range units {
@@ -153,7 +165,8 @@ func (a *Architecture) adaptableUnits() []Unit {
 	return units
 }
 
-// isConvolution finds what makes positions out of patches or frames. "all-linear" does not mean it, but it may be named.
+// isConvolution finds what makes positions out of patches or frames. "all-linear" does not mean it, but it may be
+// named.
 func (t Tensor) isConvolution() bool {
 	return t.Role == Other && (len(t.Shape) > 3 || t.Part.IsConvolution())
 }
@@ -199,7 +212,8 @@ func (a *Architecture) matcher(targets []string) (func(Tensor, Unit) int64, erro
 	if len(targets) == 1 && isPattern(targets[0]) {
 		pattern, err := regexp.Compile(`^(?:` + targets[0] + `)$`)
 		if err != nil {
-			return nil, fmt.Errorf("LoRA target %q: %w: write it as a regular expression that Go understands, or list module names", targets[0], err)
+			return nil, fmt.Errorf("LoRA target %q: %w: write it as a regular expression that Go understands, or "+
+				"list module names", targets[0], err)
 		}
 		matches, perBlock = pattern.MatchString, true
 	}
@@ -214,11 +228,13 @@ func (a *Architecture) matcher(targets []string) (func(Tensor, Unit) int64, erro
 	}, nil
 }
 
-// isOutput reports whether PEFT's "all-linear" leaves a head out: the projection to the vocabulary, and what sequence classifiers call score
-// or classifier (_maybe_include_all_linear_layers in peft/tuners/tuners_utils.py; a sequence classifier is taken to say its task_type).
+// isOutput reports whether PEFT's "all-linear" leaves a head out: the projection to the vocabulary, and what sequence
+// classifiers call score or classifier (_maybe_include_all_linear_layers in peft/tuners/tuners_utils.py; a sequence
+// classifier is taken to say its task_type).
 func (a *Architecture) isOutput(t Tensor) bool {
 	_, does, _ := taskOf(a.Class)
-	return does.vocabulary && t.Shape[0] == a.Vocab || does == sequenceClassification && (t.Path == "score" || t.Path == "classifier")
+	return does.vocabulary && t.Shape[0] == a.Vocab ||
+		does == sequenceClassification && (t.Path == "score" || t.Path == "classifier")
 }
 
 // countBlocks counts the blocks of u in which the full name of t's module matches.

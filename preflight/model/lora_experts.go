@@ -11,9 +11,9 @@ type ExpertKind int
 
 // The kinds of experts.
 const (
-	// StackedExperts are weights [experts, out, in] (transformers 5). PEFT turns targets that name the projections of an expert, as they were in
-	// transformers 4, into adapters on these weights, for the model types that it knows (convert_peft_config_for_transformers in
-	// peft/utils/transformers_weight_conversion.py, since 0.19).
+	// StackedExperts are weights [experts, out, in] (transformers 5). PEFT turns targets that name the projections of
+	// an expert, as they were in transformers 4, into adapters on these weights, for the model types that it knows
+	// (convert_peft_config_for_transformers in peft/utils/transformers_weight_conversion.py, since 0.19).
 	StackedExperts ExpertKind = iota
 	// UnreachedExperts are the same with an older PEFT, which adapts modules alone.
 	UnreachedExperts
@@ -21,9 +21,9 @@ const (
 	SeparateExperts
 )
 
-// projections are the names that transformers 4 gave to those of an expert, and what PEFT knows of the type: _MODEL_TO_CONVERSION_PATTERN in
-// transformers/conversion_mapping.py (5.24), which PEFT reads, and the modelling files of transformers 4.57. A type without any has stacked
-// experts in every release, and PEFT knows no names for them.
+// projections are the names that transformers 4 gave to those of an expert, and what PEFT knows of the type:
+// _MODEL_TO_CONVERSION_PATTERN in transformers/conversion_mapping.py (5.24), which PEFT reads, and the modelling files
+// of transformers 4.57. A type without any has stacked experts in every release, and PEFT knows no names for them.
 type projections struct {
 	gate, up, down string
 	router         string // the router's module, where it was an nn.Linear in transformers 4
@@ -33,7 +33,8 @@ type projections struct {
 
 var (
 	mixtralProjections = projections{gate: "w1", up: "w3", down: "w2", router: "gate", converted: true}
-	mlpProjections     = projections{gate: "gate_proj", up: "up_proj", down: "down_proj", router: "gate", converted: true}
+	mlpProjections     = projections{gate: "gate_proj", up: "up_proj", down: "down_proj", router: "gate",
+		converted: true}
 	// routerWeights: the router held a bare weight in transformers 4 as well.
 	routerWeights = projections{gate: "gate_proj", up: "up_proj", down: "down_proj", converted: true}
 )
@@ -54,8 +55,8 @@ func (p projections) replaced() map[string]string {
 	return map[string]string{"gate": "gate", p.gate: "gate_up_proj", p.up: "gate_up_proj", p.down: "down_proj"}
 }
 
-// convertTargets splits targets into those that stay modules' names and the adapters on stacked experts that PEFT makes of the others. Strings
-// ("all-linear", a regular expression) first become the last parts of the names that they match.
+// convertTargets splits targets into those that stay modules' names and the adapters on stacked experts that PEFT makes
+// of the others. Strings ("all-linear", a regular expression) first become the last parts of the names that they match.
 func (a *Architecture) convertTargets(targets []string) (modules []string, experts []Target, err error) {
 	names := a.Facts.experts.replaced()
 	if a.Experts == 0 || a.expertKind() != StackedExperts || names == nil {
@@ -77,7 +78,8 @@ func (a *Architecture) convertTargets(targets []string) (modules []string, exper
 	}
 	p := a.Facts.experts
 	if wanted[p.gate] != wanted[p.up] {
-		return nil, nil, fmt.Errorf("LoRA targets %s and %s are one weight in transformers 5, and PEFT stops when only one of them is named: name both or none",
+		return nil, nil, fmt.Errorf("LoRA targets %s and %s are one weight in transformers 5, and PEFT stops when "+
+			"only one of them is named: name both or none",
 			p.gate, p.up)
 	}
 	return modules, a.stackedTargets(wanted, p), nil
@@ -85,7 +87,8 @@ func (a *Architecture) convertTargets(targets []string) (modules []string, exper
 
 func lastPart(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
 
-// stackedTargets are the adapters on the experts' weights, the router's among them. That of gate and up has twice the rank.
+// stackedTargets are the adapters on the experts' weights, the router's among them. That of gate and up has twice the
+// rank.
 func (a *Architecture) stackedTargets(wanted map[string]bool, p projections) []Target {
 	var found []Target
 	for _, u := range a.Units {
@@ -98,7 +101,8 @@ func (a *Architecture) stackedTargets(wanted map[string]bool, p projections) []T
 					name, part, ranks = "gate_up_proj", PartExpertGateUp, 2
 				}
 				if first && wanted[p.gate] || !first && wanted[p.down] {
-					found = append(found, Target{Tensor: tensor(t.Path+"."+name, Expert, t.Shape...).as(part), Count: u.Repeat, Ranks: ranks})
+					found = append(found, Target{Tensor: tensor(t.Path+"."+name, Expert, t.Shape...).as(part),
+						Count: u.Repeat, Ranks: ranks})
 				}
 				first = false
 			case t.Part == PartRouter && len(t.Shape) == 2 && wanted["gate"]:
@@ -164,7 +168,8 @@ func (a *Architecture) separateExperts(u Unit) (modules []Tensor, each int64) {
 		}
 		out, in := t.Shape[1], t.Shape[2]
 		if modules == nil { // gate and up
-			modules = slices.Concat(linear(PartExpertGate, t.Path+".0."+p.gate, in, out/2, false), linear(PartExpertUp, t.Path+".0."+p.up, in, out/2, false))
+			modules = slices.Concat(linear(PartExpertGate, t.Path+".0."+p.gate, in, out/2, false),
+				linear(PartExpertUp, t.Path+".0."+p.up, in, out/2, false))
 			continue
 		}
 		modules = append(modules, linear(PartExpertDown, t.Path+".0."+p.down, in, out, false)...)
@@ -175,5 +180,6 @@ func (a *Architecture) separateExperts(u Unit) (modules []Tensor, each int64) {
 // separateRouter is a unit's router where transformers 4 had an nn.Linear for it.
 func (a *Architecture) separateRouter(t Tensor) bool {
 	p := a.Facts.experts
-	return a.expertKind() == SeparateExperts && t.Role == Other && p.router != "" && t.Part == PartRouter && len(t.Shape) == 2
+	return a.expertKind() == SeparateExperts && t.Role == Other && p.router != "" && t.Part == PartRouter &&
+		len(t.Shape) == 2
 }

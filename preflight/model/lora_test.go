@@ -83,10 +83,12 @@ func TestSavedWeights(t *testing.T) {
 			t.Errorf("%q: %d weights in %d tensors, want %d in %d", test.names, n, len(saved), test.want, test.count)
 		}
 	}
-	if _, err := llama.TrainableParameters(Adapter{R: 8, Targets: []string{"lm_head"}, ModulesToSave: []string{"lm_head"}}); err == nil {
+	if _, err := llama.TrainableParameters(Adapter{R: 8, Targets: []string{"lm_head"},
+		ModulesToSave: []string{"lm_head"}}); err == nil {
 		t.Error("the only target is trained whole: PEFT has nothing to adapt and stops")
 	}
-	if n, err := llama.TrainableParameters(Adapter{R: 8, Targets: []string{"q_proj"}, ModulesToSave: []string{"("}}); err != nil || n != 8*8192*32 {
+	if n, err := llama.TrainableParameters(Adapter{R: 8, Targets: []string{"q_proj"},
+		ModulesToSave: []string{"("}}); err != nil || n != 8*8192*32 {
 		t.Errorf("a broken name: %d, %v", n, err)
 	}
 }
@@ -116,9 +118,12 @@ func TestLoRAErrors(t *testing.T) {
 		{"broken pattern", llama, 8, []string{"(q_proj"}, []string{"(q_proj", "regular expression"}},
 		{"rank", llama, 0, nil, []string{"rank 0"}},
 		{"only a count", FromParams(7e9), 8, nil, []string{"config.json", "--model"}},
-		{"no default", published(t, "microsoft__phi-4.json"), 8, nil, []string{"PEFT has no default", "phi3", "qkv_proj"}},
-		{"all experts", published(t, "mistralai__Mixtral-8x7B-v0.1.json"), 8, []string{"experts"}, []string{"experts", "projections"}},
-		{"half of a stacked weight", published(t, "mistralai__Mixtral-8x7B-v0.1.json"), 8, []string{"q_proj", "w1"}, []string{"w1 and w3", "both"}},
+		{"no default", published(t, "microsoft__phi-4.json"), 8, nil,
+			[]string{"PEFT has no default", "phi3", "qkv_proj"}},
+		{"all experts", published(t, "mistralai__Mixtral-8x7B-v0.1.json"), 8, []string{"experts"},
+			[]string{"experts", "projections"}},
+		{"half of a stacked weight", published(t, "mistralai__Mixtral-8x7B-v0.1.json"), 8, []string{"q_proj", "w1"},
+			[]string{"w1 and w3", "both"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -133,14 +138,15 @@ func TestLoRAErrors(t *testing.T) {
 			}
 		})
 	}
-	if got := llama.UnknownTargets([]string{"q_proj", "c_attn", "v_proj", "x"}); !slices.Equal(got, []string{"c_attn", "x"}) {
+	if got := llama.UnknownTargets([]string{"q_proj", "c_attn", "v_proj", "x"}); !slices.Equal(got,
+		[]string{"c_attn", "x"}) {
 		t.Errorf("unknown targets %q", got)
 	}
 }
 
-// TestExpertsOfReleases: what "all-linear" means for Mixtral-8x7B, whose attention has 2*(4096+4096) + 2*(4096+1024) rows and columns, whose router
-// has 4096+8, and each of whose 8 experts three matrices of 4096 and 14336, in 32 blocks. In transformers 5 gate and up share an adapter of twice the
-// rank, which has 2*(4096+2*14336).
+// TestExpertsOfReleases: what "all-linear" means for Mixtral-8x7B, whose attention has 2*(4096+4096) + 2*(4096+1024)
+// rows and columns, whose router has 4096+8, and each of whose 8 experts three matrices of 4096 and 14336, in 32
+// blocks. In transformers 5 gate and up share an adapter of twice the rank, which has 2*(4096+2*14336).
 func TestExpertsOfReleases(t *testing.T) {
 	const attention, router = 2*(4096+4096) + 2*(4096+1024), 4096 + 8
 	for kind, want := range map[ExpertKind]int64{
@@ -158,7 +164,8 @@ func TestExpertsOfReleases(t *testing.T) {
 	if got := mixtral.UnknownTargets([]string{"w1", "gate_proj"}); !slices.Equal(got, []string{"gate_proj"}) {
 		t.Errorf("unknown targets %q", got)
 	}
-	if _, err := mixtral.LoRAParameters(16, []string{"w1", "w2", "w3"}, true); err == nil || !strings.Contains(err.Error(), "DoRA") {
+	if _, err := mixtral.LoRAParameters(16, []string{"w1", "w2", "w3"}, true); err == nil ||
+		!strings.Contains(err.Error(), "DoRA") {
 		t.Errorf("DoRA on stacked experts: %v", err)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// MegatronGPT are the sizes of the GPT model that Megatron-LM builds from its arguments (megatron/core/models/gpt, core_v0.13.1).
-// Every field must be set; 0 switches off what is optional.
+// MegatronGPT are the sizes of the GPT model that Megatron-LM builds from its arguments (megatron/core/models/gpt,
+// core_v0.13.1). Every field must be set; 0 switches off what is optional.
 type MegatronGPT struct {
 	Layers, Hidden, FFN, Heads, QueryGroups, HeadDim int64
 	// Vocab is the padded vocabulary; see PadVocab.
@@ -25,21 +25,23 @@ type MegatronGPT struct {
 
 	Latent                                        bool // multi-head latent attention, with the five sizes
 	QueryRank, KVRank, NopeDim, RopeDim, ValueDim int64
-	// Predictors is the number of modules that predict tokens further ahead (mtp-num-layers), each with a layer of its own.
+	// Predictors is the number of modules that predict tokens further ahead (mtp-num-layers), each with a layer of its
+	// own.
 	Predictors int64
 
 	HiddenDropout, AttentionDropout float64
 	Dtype                           string // of the weights
 }
 
-// PadVocab is the size of the embedding for a vocabulary: rounded up so that each tensor-parallel rank gets a multiple of unit rows
-// (_vocab_size_with_padding in megatron/training/tokenizer/tokenizer.py).
+// PadVocab is the size of the embedding for a vocabulary: rounded up so that each tensor-parallel rank gets a multiple
+// of unit rows (_vocab_size_with_padding in megatron/training/tokenizer/tokenizer.py).
 func PadVocab(vocab, unit, tensorParallel int64) int64 {
 	multiple := unit * tensorParallel
 	return (vocab + multiple - 1) / multiple * multiple
 }
 
-// Architecture is the model with every weight. source says where the sizes come from. Errors name the sizes that cannot be.
+// Architecture is the model with every weight. source says where the sizes come from. Errors name the sizes that cannot
+// be.
 func (g MegatronGPT) Architecture(source string) (*Architecture, error) {
 	if err := g.check(); err != nil {
 		return nil, err
@@ -55,7 +57,8 @@ func (g MegatronGPT) Architecture(source string) (*Architecture, error) {
 	a.HiddenDropout, a.AttentionDropout, a.EmbeddingDropout = g.HiddenDropout, g.AttentionDropout, g.HiddenDropout
 	a.Dtype = g.Dtype
 	if g.Latent {
-		a.QueryRank, a.KVRank, a.NopeDim, a.RopeDim, a.ValueDim = g.QueryRank, g.KVRank, g.NopeDim, g.RopeDim, g.ValueDim
+		a.QueryRank, a.KVRank, a.NopeDim, a.RopeDim, a.ValueDim = g.QueryRank, g.KVRank, g.NopeDim, g.RopeDim,
+			g.ValueDim
 		a.HeadDim, a.KVHeads = g.NopeDim+g.RopeDim, g.Heads
 	}
 	b.embeddings = embedding("embedding.word_embeddings", g.Vocab, g.Hidden)
@@ -68,7 +71,8 @@ func (g MegatronGPT) Architecture(source string) (*Architecture, error) {
 	whole := b.assemble(causalLM)
 	whole.Units[0].Tensors = b.embeddings // they stand beside the decoder, not in it
 	if !whole.countable() {
-		return nil, fmt.Errorf("%s: its sizes multiply to more than %d parameters: correct them", source, int64(maxParameters))
+		return nil, fmt.Errorf("%s: its sizes multiply to more than %d parameters: correct them", source,
+			int64(maxParameters))
 	}
 	return whole, nil
 }
@@ -80,7 +84,8 @@ func (g MegatronGPT) check() error {
 		}
 	}
 	if g.Layers > maxCount || g.Heads > maxCount || g.Experts > maxCount || g.Predictors > maxCount {
-		return fmt.Errorf("%d layers, %d heads, %d experts: want at most %d of each", g.Layers, g.Heads, g.Experts, maxCount)
+		return fmt.Errorf("%d layers, %d heads, %d experts: want at most %d of each", g.Layers, g.Heads, g.Experts,
+			maxCount)
 	}
 	if g.Experts > 0 && (g.ExpertFFN < 1 || g.ExpertFFN > maxSize || g.SharedFFN < 0 || g.SharedFFN > maxSize) {
 		return errors.New("the width of the experts is out of range")
@@ -88,7 +93,8 @@ func (g MegatronGPT) check() error {
 	if g.Sparse != nil && int64(len(g.Sparse)) != g.Layers {
 		return fmt.Errorf("the pattern of layers with experts has %d entries for %d layers", len(g.Sparse), g.Layers)
 	}
-	for _, size := range []int64{g.QueryRank, g.KVRank, g.NopeDim, g.RopeDim, g.ValueDim, g.MaxPositions, g.Predictors} {
+	for _, size := range []int64{g.QueryRank, g.KVRank, g.NopeDim, g.RopeDim, g.ValueDim, g.MaxPositions,
+		g.Predictors} {
 		if size < 0 || size > maxSize {
 			return fmt.Errorf("a size of the model is %d: want a whole number from 0 to %d", size, int64(maxSize))
 		}
@@ -99,11 +105,13 @@ func (g MegatronGPT) check() error {
 // blocks are the layers by kind, and those of the predictors.
 func (g MegatronGPT) blocks() []Unit {
 	const path = "layers.*."
-	dense := slices.Concat(g.attention(), g.mlp("mlp.", g.FFN), g.norm("input_layernorm", g.Hidden), g.norm("pre_mlp_layernorm", g.Hidden))
+	dense := slices.Concat(g.attention(), g.mlp("mlp.", g.FFN), g.norm("input_layernorm", g.Hidden),
+		g.norm("pre_mlp_layernorm", g.Hidden))
 	kinds := []Unit{{Name: "layer", Tensors: within(path, dense)}}
 	last := dense
 	if g.Experts > 0 {
-		last = slices.Concat(g.attention(), g.mixture(), g.norm("input_layernorm", g.Hidden), g.norm("pre_mlp_layernorm", g.Hidden))
+		last = slices.Concat(g.attention(), g.mixture(), g.norm("input_layernorm", g.Hidden),
+			g.norm("pre_mlp_layernorm", g.Hidden))
 		kinds[0].Name = "dense layer"
 		kinds = append(kinds, Unit{Name: "layer", Tensors: within(path, last)})
 	}
@@ -117,9 +125,11 @@ func (g MegatronGPT) blocks() []Unit {
 	}
 	kinds = slices.DeleteFunc(kinds, func(u Unit) bool { return u.Repeat == 0 })
 	if g.Predictors > 0 { // multi_token_prediction.py: two norms, a projection of both inputs, a layer, a norm
-		ahead := slices.Concat(g.norm("enorm", g.Hidden), g.norm("hnorm", g.Hidden), linear(PartProjection, "eh_proj", 2*g.Hidden, g.Hidden, false),
+		ahead := slices.Concat(g.norm("enorm", g.Hidden), g.norm("hnorm", g.Hidden),
+			linear(PartProjection, "eh_proj", 2*g.Hidden, g.Hidden, false),
 			within("transformer_layer.", last), g.norm("final_layernorm", g.Hidden))
-		kinds = append(kinds, Unit{Name: "prediction layer", Repeat: g.Predictors, Tensors: within("mtp.layers.*.", ahead)})
+		kinds = append(kinds, Unit{Name: "prediction layer", Repeat: g.Predictors,
+			Tensors: within("mtp.layers.*.", ahead)})
 	}
 	return kinds
 }
@@ -137,19 +147,22 @@ func (g MegatronGPT) attention() []Tensor {
 		return within(path, g.latentAttention())
 	}
 	queries, keys := g.Heads*g.HeadDim, g.QueryGroups*g.HeadDim
-	tensors := slices.Concat(linear(PartQKV, "linear_qkv", g.Hidden, queries+2*keys, g.LinearBias || g.QKVBias), linear(PartO, "linear_proj", queries, g.Hidden, g.LinearBias))
+	tensors := slices.Concat(linear(PartQKV, "linear_qkv", g.Hidden, queries+2*keys, g.LinearBias || g.QKVBias),
+		linear(PartO, "linear_proj", queries, g.Hidden, g.LinearBias))
 	if g.QKNorm {
 		tensors = slices.Concat(tensors, g.norm("q_layernorm", g.HeadDim), g.norm("k_layernorm", g.HeadDim))
 	}
 	return within(path, tensors)
 }
 
-// latentAttention has normalisations of the latents only with qk-layernorm (get_gpt_layer_with_transformer_engine_spec).
+// latentAttention has normalisations of the latents only with qk-layernorm
+// (get_gpt_layer_with_transformer_engine_spec).
 func (g MegatronGPT) latentAttention() []Tensor {
 	head := g.NopeDim + g.RopeDim
 	tensors := linear(PartQ, "linear_q_proj", g.Hidden, g.Heads*head, false)
 	if g.QueryRank > 0 {
-		tensors = slices.Concat(linear(PartQDown, "linear_q_down_proj", g.Hidden, g.QueryRank, false), linear(PartQUp, "linear_q_up_proj", g.QueryRank, g.Heads*head, false))
+		tensors = slices.Concat(linear(PartQDown, "linear_q_down_proj", g.Hidden, g.QueryRank, false),
+			linear(PartQUp, "linear_q_up_proj", g.QueryRank, g.Heads*head, false))
 		if g.QKNorm {
 			tensors = append(tensors, g.norm("q_layernorm", g.QueryRank)...)
 		}
@@ -158,7 +171,8 @@ func (g MegatronGPT) latentAttention() []Tensor {
 		tensors = append(tensors, g.norm("kv_layernorm", g.KVRank)...)
 	}
 	return slices.Concat(tensors, linear(PartKDown, "linear_kv_down_proj", g.Hidden, g.KVRank+g.RopeDim, false),
-		linear(PartKUp, "linear_kv_up_proj", g.KVRank, g.Heads*(g.NopeDim+g.ValueDim), false), linear(PartO, "linear_proj", g.Heads*g.ValueDim, g.Hidden, g.LinearBias))
+		linear(PartKUp, "linear_kv_up_proj", g.KVRank, g.Heads*(g.NopeDim+g.ValueDim), false),
+		linear(PartO, "linear_proj", g.Heads*g.ValueDim, g.Hidden, g.LinearBias))
 }
 
 func (g MegatronGPT) mlp(path string, width int64) []Tensor {
@@ -166,7 +180,8 @@ func (g MegatronGPT) mlp(path string, width int64) []Tensor {
 	if g.Gated {
 		part = PartGateUp
 	}
-	return slices.Concat(linear(part, path+"linear_fc1", g.Hidden, g.entering(width), g.LinearBias), linear(PartDown, path+"linear_fc2", width, g.Hidden, g.LinearBias))
+	return slices.Concat(linear(part, path+"linear_fc1", g.Hidden, g.entering(width), g.LinearBias),
+		linear(PartDown, path+"linear_fc2", width, g.Hidden, g.LinearBias))
 }
 
 // entering is the width of the projection into an MLP: gate and up are one.

@@ -2,8 +2,8 @@ package model
 
 import "slices"
 
-// modernBERT reads ModernBertConfig: transformers/models/modernbert. The first block has no norm in front of its attention, since one follows the
-// embeddings.
+// modernBERT reads ModernBertConfig: transformers/models/modernbert. The first block has no norm in front of its
+// attention, since one follows the embeddings.
 func modernBERT(c *config) *blueprint {
 	b := &blueprint{base: "model"}
 	b.Hidden = c.sizeOr(768, "hidden_size")
@@ -25,7 +25,8 @@ func modernBERT(c *config) *blueprint {
 		norm = scaleAndShift
 	}
 	b.embeddings = slices.Concat(embedding("embeddings.tok_embeddings", b.Vocab, h), norm.tensors("embeddings.norm", h))
-	block := slices.Concat(linear(PartQKV, "attn.Wqkv", h, 3*h, attention), linear(PartO, "attn.Wo", h, h, attention), norm.tensors("mlp_norm", h),
+	block := slices.Concat(linear(PartQKV, "attn.Wqkv", h, 3*h, attention), linear(PartO, "attn.Wo", h, h, attention),
+		norm.tensors("mlp_norm", h),
 		linear(PartGateUp, "mlp.Wi", h, 2*i, mlpBias), linear(PartDown, "mlp.Wo", i, h, mlpBias))
 	b.blocks = unlikeFirst(b.Layers, "layers.*.", block, slices.Concat(norm.tensors("attn_norm", h), block))
 	b.final = norm.tensors("final_norm", h)
@@ -35,7 +36,8 @@ func modernBERT(c *config) *blueprint {
 
 func modernBERTHeads(c *config, b *blueprint, norm normWeights) map[task][]Tensor {
 	h := b.Hidden
-	transform := slices.Concat(linear(PartTransform, "head.dense", h, h, c.flag("classifier_bias", false)), norm.tensors("head.norm", h))
+	transform := slices.Concat(linear(PartTransform, "head.dense", h, h, c.flag("classifier_bias", false)),
+		norm.tensors("head.norm", h))
 	with := func(path string, labels int64, bias bool) []Tensor {
 		return slices.Concat(transform, projection(path, Head, h, labels, bias))
 	}

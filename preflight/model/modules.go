@@ -8,8 +8,9 @@ type ModuleCount struct {
 	Elements int64  // scalars in all of them together
 }
 
-// Modules lists all weights by module, in the order of the forward pass; their Elements add up to Parameters. A module that stands in unlike
-// blocks (dense and mixture-of-experts layers) has one entry. It is empty when only the parameter count is known.
+// Modules lists all weights by module, in the order of the forward pass; their Elements add up to Parameters. A module
+// that stands in unlike blocks (dense and mixture-of-experts layers) has one entry. It is empty when only the parameter
+// count is known.
 func (a *Architecture) Modules() []ModuleCount {
 	type key struct {
 		path string

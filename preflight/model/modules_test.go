@@ -31,8 +31,8 @@ func readModules(t testing.TB) (m modules) {
 	return m
 }
 
-// withoutClass are the types whose code comes with the checkpoint, so that transformers alone cannot count them: TestPublishedModels
-// compares them with published counts.
+// withoutClass are the types whose code comes with the checkpoint, so that transformers alone cannot count them:
+// TestPublishedModels compares them with published counts.
 var withoutClass = []string{"baichuan", "chatglm", "deepseek", "internlm2", "qwen"}
 
 // TestEveryWeight compares every weight's module, role and size with transformers', for all classes of all families.
@@ -61,7 +61,8 @@ func TestEveryWeight(t *testing.T) {
 		}
 		for _, path := range slices.Sorted(maps.Keys(merged(got, want.Weights))) {
 			if got[path] != want.Weights[path] {
-				t.Errorf("%s %s: %s has %d elements, want %d", a.Class, want.Config, path, got[path], want.Weights[path])
+				t.Errorf("%s %s: %s has %d elements, want %d", a.Class, want.Config, path, got[path],
+					want.Weights[path])
 			}
 		}
 		if a.Parameters() != want.Parameters {
@@ -107,9 +108,11 @@ func TestAdaptersLikePEFT(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := a.TrainableParameters(Adapter{R: want.R, Targets: want.Targets, DoRA: want.DoRA, ModulesToSave: want.Save})
+		got, err := a.TrainableParameters(Adapter{R: want.R, Targets: want.Targets, DoRA: want.DoRA,
+			ModulesToSave: want.Save})
 		if err != nil || got != want.Parameters {
-			t.Errorf("%s %q saving %q r=%d DoRA=%v: %d parameters (%v), want %d", want.Class, want.Targets, want.Save, want.R, want.DoRA, got, err, want.Parameters)
+			t.Errorf("%s %q saving %q r=%d DoRA=%v: %d parameters (%v), want %d", want.Class, want.Targets, want.Save,
+				want.R, want.DoRA, got, err, want.Parameters)
 		}
 	}
 }

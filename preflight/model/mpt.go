@@ -1,7 +1,7 @@
 package model
 
-// mpt reads MptConfig: transformers/models/mpt. Positions are ALiBi slopes, norms have no bias; expansion_ratio is not read by the
-// modelling file, which makes the MLP 4 times as wide as the model.
+// mpt reads MptConfig: transformers/models/mpt. Positions are ALiBi slopes, norms have no bias; expansion_ratio is not
+// read by the modelling file, which makes the MLP 4 times as wide as the model.
 func mpt(c *config) *blueprint {
 	b := &blueprint{base: "transformer"}
 	b.Hidden = c.size("d_model", "hidden_size")

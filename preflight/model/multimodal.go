@@ -2,8 +2,8 @@ package model
 
 import "slices"
 
-// gemma3Multimodal reads Gemma3Config, with the text model under text_config: transformers/models/gemma3. Gemma3ForCausalLM loads the
-// text model alone from it.
+// gemma3Multimodal reads Gemma3Config, with the text model under text_config: transformers/models/gemma3.
+// Gemma3ForCausalLM loads the text model alone from it.
 func gemma3Multimodal(c *config) *blueprint {
 	if c.task == causalLM {
 		text := c.sectionOr("text_config")
@@ -23,8 +23,8 @@ func gemma3Multimodal(c *config) *blueprint {
 	return b
 }
 
-// A llavaKind is a text model and a vision tower joined by two linear layers: transformers/models/llava, llava_next, llava_onevision. The fields are
-// defaults of the configuration class.
+// A llavaKind is a text model and a vision tower joined by two linear layers: transformers/models/llava, llava_next,
+// llava_onevision. The fields are defaults of the configuration class.
 type llavaKind struct {
 	text, vision string
 	layer        int64 // vision_feature_layer
@@ -41,7 +41,8 @@ var (
 func (k llavaKind) blueprint(c *config) *blueprint {
 	for _, key := range []string{"text_config", "vision_config"} {
 		if name, _ := c.find(key); name == "" {
-			c.reject(key, "needed key %q is missing: take config.json from the model's own directory, or give --params for a lower bound", key)
+			c.reject(key, "needed key %q is missing: take config.json from the model's own directory, or give "+
+				"--params for a lower bound", key)
 		}
 	}
 	b := c.tower("text_config", k.text)
@@ -70,7 +71,8 @@ func (k llavaKind) blueprint(c *config) *blueprint {
 	return b
 }
 
-// lastTaken is how many of the tower's layers lead to the last hidden state that is taken; negative numbers count from the end.
+// lastTaken is how many of the tower's layers lead to the last hidden state that is taken; negative numbers count from
+// the end.
 func lastTaken(taken []int64, layers int64) int64 {
 	var last int64
 	for _, n := range taken {
@@ -112,7 +114,8 @@ func unused(tensors []Tensor) []Tensor {
 }
 
 func imageTextHeads(b *blueprint) map[task][]Tensor {
-	return map[task][]Tensor{bareModel: nil, conditionalGeneration: projection("lm_head", Head, b.Hidden, b.Vocab, false)}
+	return map[task][]Tensor{bareModel: nil,
+		conditionalGeneration: projection("lm_head", Head, b.Hidden, b.Vocab, false)}
 }
 
 // paliGemma reads PaliGemmaConfig: transformers/models/paligemma.
@@ -129,7 +132,8 @@ func paliGemma(c *config) *blueprint {
 	return b
 }
 
-// idefics3 reads Idefics3Config and SmolVLMConfig: transformers/models/idefics3, smolvlm. A square of patches becomes one token.
+// idefics3 reads Idefics3Config and SmolVLMConfig: transformers/models/idefics3, smolvlm. A square of patches becomes
+// one token.
 func idefics3(c *config) *blueprint {
 	b := c.tower("text_config", "llama")
 	b.base, b.TextType = "model", b.Type
@@ -150,7 +154,8 @@ func idefics3Vision(c *config) *blueprint {
 	visionSizes(c, b)
 	clipTraits(c, b, "gelu_pytorch_tanh")
 	patch := patches(c, b, 32, 0)
-	b.embeddings = slices.Concat([]Tensor{patch.named("embeddings.patch_embedding"), tensor("embeddings.patch_embedding", Bias, b.Hidden)},
+	b.embeddings = slices.Concat([]Tensor{patch.named("embeddings.patch_embedding"),
+		tensor("embeddings.patch_embedding", Bias, b.Hidden)},
 		embedding("embeddings.position_embedding", b.MaxPositions, b.Hidden))
 	b.blocks = clipBlocks(b)
 	b.final = layerNorm("post_layernorm", b.Hidden)
@@ -170,9 +175,11 @@ func mistral3(c *config) *blueprint {
 	b.after(vision, "vision_tower.")
 	merge := c.countOr(2, "spatial_merge_size")
 	h, bias := vision.Hidden, c.flag("multimodal_projector_bias", false)
-	b.embeddings = slices.Concat(b.embeddings, within("multi_modal_projector.", slices.Concat(inFront(scaleOnly.tensors("norm", h)),
-		linear(PartProjection, "patch_merger.merging_layer", h*merge*merge, h, false),
-		linear(PartProjector, "linear_1", h*features, b.Hidden, bias), linear(PartProjection, "linear_2", b.Hidden, b.Hidden, bias))))
+	b.embeddings = slices.Concat(b.embeddings,
+		within("multi_modal_projector.", slices.Concat(inFront(scaleOnly.tensors("norm", h)),
+			linear(PartProjection, "patch_merger.merging_layer", h*merge*merge, h, false),
+			linear(PartProjector, "linear_1", h*features, b.Hidden, bias),
+			linear(PartProjection, "linear_2", b.Hidden, b.Hidden, bias))))
 	c.assume("there is one image of image_size for each sample")
 	b.Tied = c.flag("tie_word_embeddings", true)
 	b.head = c.head(imageTextHeads(b))
@@ -190,7 +197,8 @@ func pixtral(c *config) *blueprint {
 	b.embeddings = slices.Concat([]Tensor{patch.named("patch_conv")}, scaleOnly.tensors("ln_pre", h))
 	b.blocks = layers(b.Layers, "transformer.layers.*.", scaleOnly.tensors("attention_norm", h),
 		gatedMLP.tensors("feed_forward.", h, b.Intermediate, false),
-		linear(PartK, "attention.k_proj", h, h, false), linear(PartV, "attention.v_proj", h, h, false), linear(PartQ, "attention.q_proj", h, h, false),
+		linear(PartK, "attention.k_proj", h, h, false), linear(PartV, "attention.v_proj", h, h, false),
+		linear(PartQ, "attention.q_proj", h, h, false),
 		linear(PartO, "attention.o_proj", h, h, false), scaleOnly.tensors("ffn_norm", h))
 	return b
 }

@@ -71,7 +71,8 @@ func TestHub(t *testing.T) {
 		if err == nil {
 			_, err = Load(folder)
 		}
-		if (err == nil) != (test.want == "") || err != nil && (!strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), secret)) {
+		if (err == nil) != (test.want == "") ||
+			err != nil && (!strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), secret)) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 		}
 	}
@@ -114,7 +115,8 @@ func TestHubCache(t *testing.T) {
 
 func TestHubRefused(t *testing.T) {
 	for _, env := range []map[string]string{
-		{"HF_HUB_OFFLINE": "1"}, {"TRANSFORMERS_OFFLINE": "true"}, {"HF_ENDPOINT": "ftp://x"}, {"HF_ENDPOINT": "huggingface.co"}, {"HF_ENDPOINT": "http://%zz"},
+		{"HF_HUB_OFFLINE": "1"}, {"TRANSFORMERS_OFFLINE": "true"}, {"HF_ENDPOINT": "ftp://x"},
+		{"HF_ENDPOINT": "huggingface.co"}, {"HF_ENDPOINT": "http://%zz"},
 	} {
 		if _, err := NewHub(func(name string) string { return env[name] }); err == nil {
 			t.Errorf("%v: no error", env)
@@ -124,7 +126,8 @@ func TestHubRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := hub.Fetch(t.Context(), HubModel{Name: "org/tiny"}); err == nil || !strings.Contains(err.Error(), "XDG_CACHE_HOME") {
+	if _, err := hub.Fetch(t.Context(), HubModel{Name: "org/tiny"}); err == nil ||
+		!strings.Contains(err.Error(), "XDG_CACHE_HOME") {
 		t.Errorf("without a place to keep it: %v", err)
 	}
 }

@@ -5,7 +5,8 @@ import "slices"
 // optPositionOffset is how many extra rows OPTLearnedPositionalEmbedding has.
 const optPositionOffset = 2
 
-// opt reads OPTConfig: transformers/models/opt. Word embeddings may be narrower than the model (350M), between two projections.
+// opt reads OPTConfig: transformers/models/opt. Word embeddings may be narrower than the model (350M), between two
+// projections.
 func opt(c *config) *blueprint {
 	b := &blueprint{base: "model"}
 	b.Hidden = c.size("hidden_size")
@@ -28,7 +29,8 @@ func opt(c *config) *blueprint {
 		norm = scaleAndShift
 	}
 	h, i, words := b.Hidden, b.Intermediate, c.sizeOr(b.Hidden, "word_embed_proj_dim")
-	b.embeddings = slices.Concat(embedding("embed_tokens", b.Vocab, words), embedding("embed_positions", b.MaxPositions+optPositionOffset, h))
+	b.embeddings = slices.Concat(embedding("embed_tokens", b.Vocab, words),
+		embedding("embed_positions", b.MaxPositions+optPositionOffset, h))
 	if words != h {
 		b.embeddings = append(b.embeddings, linear(PartProjection, "project_in", words, h, false)...)
 		b.final = linear(PartProjection, "project_out", h, words, false)

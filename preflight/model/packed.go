@@ -10,22 +10,25 @@ type Layout string
 
 // The layouts that are recognised by the names and shapes of the tensors.
 const (
-	Plain        Layout = ""                   // one number for each weight
-	BnB4         Layout = "bnb-4bit"           // bitsandbytes: two weights in a byte, with blocks' scales in .absmax
-	BnB8         Layout = "bnb-8bit"           // bitsandbytes LLM.int8: rows' scales in SCB
-	GPTQ         Layout = "gptq"               // qweight packed along the inputs, with qzeros, scales and mostly g_idx
-	AWQ          Layout = "awq"                // qweight packed along the outputs
-	FP8          Layout = "fp8"                // 8-bit floats with weight_scale or weight_scale_inv
-	PackedOther  Layout = "compressed-tensors" // weight_packed: recognised, but its shapes alone do not tell the number of weights
+	Plain Layout = ""         // one number for each weight
+	BnB4  Layout = "bnb-4bit" // bitsandbytes: two weights in a byte, with blocks' scales in .absmax
+	BnB8  Layout = "bnb-8bit" // bitsandbytes LLM.int8: rows' scales in SCB
+	GPTQ  Layout = "gptq"     // qweight packed along the inputs, with qzeros, scales and mostly g_idx
+	AWQ   Layout = "awq"      // qweight packed along the outputs
+	FP8   Layout = "fp8"      // 8-bit floats with weight_scale or weight_scale_inv
+	// weight_packed: recognised, but its shapes alone do not tell the number of weights
+	PackedOther  Layout = "compressed-tensors"
 	mixedLayouts Layout = "several"
 )
 
 // companions are what layouts store beside a quantised weight, by the end of the name: no parameters of the model.
-var companions = []string{".weight.absmax", ".weight.quant_map", ".weight.nested_absmax", ".weight.nested_quant_map", ".SCB", ".weight_format",
-	".qzeros", ".scales", ".g_idx", ".weight_scale", ".weight_scale_inv", ".input_scale", ".weight_shape", ".weight_zero_point", ".weight_g_idx"}
+var companions = []string{".weight.absmax", ".weight.quant_map", ".weight.nested_absmax", ".weight.nested_quant_map",
+	".SCB", ".weight_format",
+	".qzeros", ".scales", ".g_idx", ".weight_scale", ".weight_scale_inv", ".input_scale", ".weight_shape",
+	".weight_zero_point", ".weight_g_idx"}
 
-// buffers are constants that some versions of transformers stored as floats: masks, rotary frequencies, positions, DeepSeek's router
-// correction; and T5's tables that it no longer reads.
+// buffers are constants that some versions of transformers stored as floats: masks, rotary frequencies, positions,
+// DeepSeek's router correction; and T5's tables that it no longer reads.
 var buffers = regexp.MustCompile(`(^|\.)(attn|attention)\.(masked_)?bias$|\.rotary_emb\.|position_ids$|^final_logits_bias$` +
 	`|\.e_score_correction_bias$|EncDecAttention\.relative_attention_bias\.weight$`)
 
@@ -40,8 +43,8 @@ type Logical struct {
 	Shape    []int64 // nil when it is packed
 }
 
-// Logical lists what the stored tensors stand for, less the scales and tables of quantisation and less tensors of integers that no layout
-// explains (positions, masks and other buffers).
+// Logical lists what the stored tensors stand for, less the scales and tables of quantisation and less tensors of
+// integers that no layout explains (positions, masks and other buffers).
 func (w *Weights) Logical() []Logical {
 	stored := make(map[string]StoredTensor, len(w.Tensors))
 	fourBit := map[string]bool{}
@@ -78,7 +81,8 @@ func logical(t StoredTensor, stored map[string]StoredTensor, fourBit map[string]
 	has := func(name string) bool { _, ok := stored[l.Module+name]; return ok }
 	switch last := t.Name[at+1:]; {
 	case last == "weight" && fourBit[l.Module]:
-		l.Layout, l.Elements, l.Shape = BnB4, 2*t.Bytes, nil // whatever dtype the bytes are stored in (bnb_4bit_quant_storage)
+		// whatever dtype the bytes are stored in (bnb_4bit_quant_storage)
+		l.Layout, l.Elements, l.Shape = BnB4, 2*t.Bytes, nil
 	case last == "weight" && t.Dtype == "I8" && has(".SCB"):
 		l.Layout = BnB8
 	case last == "weight" && strings.HasPrefix(t.Dtype, "F8_"):
@@ -94,8 +98,9 @@ func logical(t StoredTensor, stored map[string]StoredTensor, fourBit map[string]
 	return l, true
 }
 
-// grouped tells GPTQ from AWQ and unpacks their shapes. Both have scales [groups, out] and qzeros [groups, out*bits/32]; qweight is
-// [in*bits/32, out] in GPTQ and [in, out*bits/32] in AWQ (AutoGPTQ's and AutoAWQ's linear layers).
+// grouped tells GPTQ from AWQ and unpacks their shapes. Both have scales [groups, out] and qzeros [groups,
+// out*bits/32]; qweight is [in*bits/32, out] in GPTQ and [in, out*bits/32] in AWQ (AutoGPTQ's and AutoAWQ's linear
+// layers).
 func grouped(qweight, qzeros, scales StoredTensor, hasIndex bool) (Layout, int64) {
 	layout := AWQ
 	if hasIndex {
@@ -107,7 +112,8 @@ func grouped(qweight, qzeros, scales StoredTensor, hasIndex bool) (Layout, int64
 	rows, columns, out, packed := qweight.Shape[0], qweight.Shape[1], scales.Shape[1], qzeros.Shape[1]
 	switch {
 	case max(rows, columns, out, packed) > maxSize || min(columns, packed) < 1:
-	case columns == out && rows*out%packed == 0 && rows*out/packed <= maxSize: // in = rows*32/bits and bits = 32*packed/out
+	// in = rows*32/bits and bits = 32*packed/out
+	case columns == out && rows*out%packed == 0 && rows*out/packed <= maxSize:
 		return GPTQ, rows * out / packed * out
 	case columns == packed && columns < out && !hasIndex:
 		return AWQ, rows * out

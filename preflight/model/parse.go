@@ -25,9 +25,9 @@ func (e *UnknownTypeError) Error() string {
 		e.Path, found, strings.Join(e.Known, ", "))
 }
 
-// Parse reads the text of a config.json; source names it in errors and in the result. It returns an architecture with every weight,
-// or one error that lists all problems at once (a *multierror.Error when there are several). Keys that the config leaves out take
-// the defaults of their transformers configuration class.
+// Parse reads the text of a config.json; source names it in errors and in the result. It returns an architecture with
+// every weight, or one error that lists all problems at once (a *multierror.Error when there are several). Keys that
+// the config leaves out take the defaults of their transformers configuration class.
 func Parse(data []byte, source string) (*Architecture, error) {
 	return parse(data, source, "")
 }
@@ -64,7 +64,8 @@ func parse(data []byte, source, class string) (*Architecture, error) {
 	a := b.assemble(c.task)
 	a.Assumptions = c.assumptions
 	if !a.countable() {
-		return nil, fmt.Errorf("%s: its sizes multiply to more than %d parameters: correct the config", source, int64(maxParameters))
+		return nil, fmt.Errorf("%s: its sizes multiply to more than %d parameters: correct the config", source,
+			int64(maxParameters))
 	}
 	return a, nil
 }
@@ -107,10 +108,13 @@ var (
 	encoderAlone           = task{suffix: "EncoderModel"} // T5EncoderModel
 )
 
-var tasks = []task{causalLM, causalLMOldName, maskedLM, preTraining, nextSentence, sequenceClassification, tokenClassification,
-	questionAnswering, multipleChoice, conditionalGeneration, imageClassification, audioClassification, encoderAlone, bareModel}
+var tasks = []task{causalLM, causalLMOldName, maskedLM, preTraining, nextSentence, sequenceClassification,
+	tokenClassification,
+	questionAnswering, multipleChoice, conditionalGeneration, imageClassification, audioClassification, encoderAlone,
+	bareModel}
 
-// readClass decides which class is counted: the one asked for, else the first of architectures, else the family's usual one.
+// readClass decides which class is counted: the one asked for, else the first of architectures, else the family's usual
+// one.
 func (c *config) readClass(f family, asked string) {
 	var classes []string
 	if name, text := c.find("architectures"); text != nil {
@@ -135,7 +139,8 @@ func (c *config) readClass(f family, asked string) {
 	if _, c.task, ok = taskOf(c.class); ok {
 		return
 	}
-	c.reject("architectures", "class %q is not one whose weights can be counted: if the run trains another class, such as %s, put that there; otherwise give --params for a lower bound",
+	c.reject("architectures", "class %q is not one whose weights can be counted: if the run trains another class, "+
+		"such as %s, put that there; otherwise give --params for a lower bound",
 		c.class, f.usual)
 }
 
@@ -180,7 +185,8 @@ func (c *config) dtype() string {
 	stored := c.text("", name)
 	known, ok := dtypes[trimTorch(stored)]
 	if !ok {
-		c.assume("%s %q is not fp32, fp16 or bf16, so the dtype of the stored weights is taken as unknown", name, stored)
+		c.assume("%s %q is not fp32, fp16 or bf16, so the dtype of the stored weights is taken as unknown", name,
+			stored)
 	}
 	return known
 }
@@ -194,7 +200,8 @@ func (c *config) checkHeads(a *Architecture) {
 		return
 	}
 	if a.HeadDim == 0 {
-		c.reject("num_attention_heads", "hidden size %d is not a multiple of its %d attention heads and no head_dim is given: correct one of them",
+		c.reject("num_attention_heads",
+			"hidden size %d is not a multiple of its %d attention heads and no head_dim is given: correct one of them",
 			a.Hidden, a.Heads)
 	}
 	if a.KVHeads == 0 || a.Heads%a.KVHeads != 0 {
@@ -202,7 +209,8 @@ func (c *config) checkHeads(a *Architecture) {
 		if name, _ := c.find("num_key_value_heads", "num_kv_heads"); name == "" {
 			defaulted = " (the default of its configuration class, as the config does not say)"
 		}
-		c.reject("num_key_value_heads", "%d attention heads are not a multiple of %d key-value heads%s: correct one of them",
+		c.reject("num_key_value_heads",
+			"%d attention heads are not a multiple of %d key-value heads%s: correct one of them",
 			a.Heads, a.KVHeads, defaulted)
 	}
 }

@@ -46,7 +46,8 @@ func TestParseErrors(t *testing.T) {
 	}{
 		{"empty", " \n", []string{"config.json is empty"}},
 		{"truncated", tinyLlama[:70], []string{"config.json:4:3", "broken JSON", "unexpected end"}},
-		{"a comma too many", with(`"vocab_size": 100`, `"vocab_size": 100,`), []string{"config.json:9:1", "broken JSON", "correct the file"}},
+		{"a comma too many", with(`"vocab_size": 100`, `"vocab_size": 100,`),
+			[]string{"config.json:9:1", "broken JSON", "correct the file"}},
 		{"two documents", tinyLlama + "{}", []string{"config.json:9:2", "broken JSON"}},
 		{"a list", `[1]`, []string{"config.json:1:1", "found a list, want a JSON object"}},
 		{"Latin-1", with("Llama", "Ll\xe4ma"), []string{"config.json:2:24", "0xe4", "UTF-8"}},
@@ -54,35 +55,46 @@ func TestParseErrors(t *testing.T) {
 		{"a size that is no number", with("64", "NaN"), []string{"config.json:4:3", "hidden_size is NaN"}},
 		{"half a number", with("64", "64NaN"), []string{"config.json:4:20", "broken JSON"}},
 		{"all missing keys", `{"model_type": "llama"}`,
-			[]string{"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size", "--params"}},
-		{"a string", with("64", `"64"`), []string{"config.json:4:3", `hidden_size is "64" (a string)`, "want a whole number"}},
+			[]string{"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size",
+				"--params"}},
+		{"a string", with("64", `"64"`),
+			[]string{"config.json:4:3", `hidden_size is "64" (a string)`, "want a whole number"}},
 		{"a fraction", with("64", "64.5"), []string{"hidden_size is 64.5", "want a whole number"}},
 		{"negative", with("64", "-64"), []string{"config.json:4:3", "hidden_size is -64", "from 1 to"}},
 		{"zero", with(`layers": 2`, `layers": 0`), []string{"num_hidden_layers is 0"}},
 		{"absurd", with("64", "1e300"), []string{"hidden_size is 1e300"}},
 		{"more than int64", with("64", "99999999999999999999"), []string{"hidden_size is 99999999999999999999"}},
-		{"product overflows", strings.NewReplacer("64", "2147483600", "128", "2147483647", `layers": 2`, `layers": 65536`).Replace(tinyLlama),
+		{"product overflows", strings.NewReplacer("64", "2147483600", "128", "2147483647", `layers": 2`,
+			`layers": 65536`).Replace(tinyLlama),
 			[]string{"multiply to more than"}},
 		{"heads do not divide", with("64", "66"), []string{"66 is not a multiple of its 4 attention heads"}},
 		{"key-value heads do not divide", with(`"vocab_size": 100`, `"vocab_size": 100, "num_key_value_heads": 3`),
 			[]string{"4 attention heads are not a multiple of 3 key-value heads"}},
 		{"default key-value heads do not divide", with("llama", "mistral"), []string{"8 key-value heads (the default"}},
-		{"flag", with(`"vocab_size": 100`, `"vocab_size": 100, "tie_word_embeddings": "false"`), []string{"tie_word_embeddings", "want true or false"}},
-		{"dropout", with(`"vocab_size": 100`, `"vocab_size": 100, "attention_dropout": 1.5`), []string{"attention_dropout is 1.5", "probability"}},
-		{"activation", with(`"vocab_size": 100`, `"vocab_size": 100, "hidden_act": 3`), []string{"hidden_act is 3 (a number), want a string"}},
+		{"flag", with(`"vocab_size": 100`, `"vocab_size": 100, "tie_word_embeddings": "false"`),
+			[]string{"tie_word_embeddings", "want true or false"}},
+		{"dropout", with(`"vocab_size": 100`, `"vocab_size": 100, "attention_dropout": 1.5`),
+			[]string{"attention_dropout is 1.5", "probability"}},
+		{"activation", with(`"vocab_size": 100`, `"vocab_size": 100, "hidden_act": 3`),
+			[]string{"hidden_act is 3 (a number), want a string"}},
 		{"class", with("LlamaForCausalLM", "LlamaForRewardModel"), []string{"LlamaForRewardModel", "--params"}},
-		{"class of another kind", with("LlamaForCausalLM", "LlamaForMaskedLM"), []string{"LlamaForMaskedLM", "--params"}},
+		{"class of another kind", with("LlamaForCausalLM", "LlamaForMaskedLM"),
+			[]string{"LlamaForMaskedLM", "--params"}},
 		{"classes", with(`["LlamaForCausalLM"]`, `"LlamaForCausalLM"`), []string{"architectures is", "want a list"}},
 		{"model_type", with(`"llama"`, `7`), []string{"model_type is 7"}},
-		{"soft cap", strings.NewReplacer(`"llama"`, `"gemma2"`, `100`, `100, "final_logit_softcapping": "x"`).Replace(tinyLlama),
+		{"soft cap", strings.NewReplacer(`"llama"`, `"gemma2"`, `100`,
+			`100, "final_logit_softcapping": "x"`).Replace(tinyLlama),
 			[]string{`final_logit_softcapping is "x"`, "number or null"}},
 		{"cross-attention", `{"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 9, "add_cross_attention": true}`,
 			[]string{"cross-attention", "--params"}},
 		{"text model of another kind", `{"model_type": "llava", "text_config": {"model_type": "mamba"}, "vision_config": {"model_type": "swin"}}`,
-			[]string{`a "mamba" model in text_config cannot be counted`, `a "swin" model in vision_config`, "--params"}},
+			[]string{`a "mamba" model in text_config cannot be counted`, `a "swin" model in vision_config`,
+				"--params"}},
 		{"no towers", `{"model_type": "llava"}`, []string{`"text_config" is missing`, `"vision_config" is missing`}},
-		{"tower's place", "{\"model_type\": \"gemma3\",\n \"text_config\": {\"hidden_size\": \"x\"}}", []string{"config.json:2:18", "hidden_size is"}},
-		{"towers' heads", `{"model_type": "clip", "text_config": {}, "vision_config": {"num_attention_heads": 7}}`, []string{"768 is not a multiple of its 7"}},
+		{"tower's place", "{\"model_type\": \"gemma3\",\n \"text_config\": {\"hidden_size\": \"x\"}}",
+			[]string{"config.json:2:18", "hidden_size is"}},
+		{"towers' heads", `{"model_type": "clip", "text_config": {}, "vision_config": {"num_attention_heads": 7}}`,
+			[]string{"768 is not a multiple of its 7"}},
 		{"tower is a list", `{"model_type": "gemma3", "text_config": [1]}`, []string{"config.json:1:41", "a list"}},
 		{"first ChatGLM", `{"model_type": "chatglm", "hidden_size": 8, "num_layers": 1, "num_attention_heads": 2, "inner_hidden_size": 32, "vocab_size": 9, "intermediate_size": 9}`,
 			[]string{"inner_hidden_size is a key of the first ChatGLM-6B", "--params"}},
@@ -90,21 +102,28 @@ func TestParseErrors(t *testing.T) {
 			[]string{"image_size is [3, 4, 5]", "height and width"}},
 		{"patch", `{"model_type": "vit", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 9, "image_size": 3, "patch_size": 4}`,
 			[]string{"an image of 3 x 3 in patches of 4 x 4"}},
-		{"task", `{"model_type": "whisper", "architectures": ["WhisperForCausalLM"]}`, []string{"WhisperForCausalLM", "--params"}},
+		{"task", `{"model_type": "whisper", "architectures": ["WhisperForCausalLM"]}`,
+			[]string{"WhisperForCausalLM", "--params"}},
 		{"newer DeBERTa head", `{"model_type": "deberta-v2", "architectures": ["DebertaV2ForMaskedLM"], "legacy": false, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 9, "vocab_size": 9}`,
 			[]string{"legacy false cannot be counted", "--params"}},
 		{"relative positions", `{"model_type": "deberta-v2", "pos_att_type": [1], "relative_attention": true, "position_buckets": 0.5, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 9, "vocab_size": 9}`,
 			[]string{"pos_att_type is [1]", "position_buckets is 0.5"}},
 		{"long value", with("64", `"`+strings.Repeat("é", 500)+`"`), []string{"...", "a string"}},
-		{"neither 4 nor 8 bits", with(`"vocab_size": 100`, `"vocab_size": 100, "quantization_config": {"quant_method": "bitsandbytes"}`),
+		{"neither 4 nor 8 bits", with(`"vocab_size": 100`,
+			`"vocab_size": 100, "quantization_config": {"quant_method": "bitsandbytes"}`),
 			[]string{"load_in_4bit", "correct"}},
-		{"quantisation dtype", with(`"vocab_size": 100`, `"vocab_size": 100, "quantization_config": {"load_in_4bit": true, "bnb_4bit_compute_dtype": "int3"}`),
+		{"quantisation dtype", with(`"vocab_size": 100`,
+			`"vocab_size": 100, "quantization_config": {"load_in_4bit": true, "bnb_4bit_compute_dtype": "int3"}`),
 			[]string{"bnb_4bit_compute_dtype", "int3"}},
-		{"label names", strings.NewReplacer("ForCausalLM", "ForSequenceClassification", `100`, `100, "id2label": ["a"]`).Replace(tinyLlama),
+		{"label names", strings.NewReplacer("ForCausalLM", "ForSequenceClassification", `100`,
+			`100, "id2label": ["a"]`).Replace(tinyLlama),
 			[]string{"config.json:8:34", "a list"}},
-		{"quantisation", with(`"vocab_size": 100`, `"vocab_size": 100, "quantization_config": {"bits": 4}`), []string{"no quant_method"}},
-		{"quantisation type", with(`"vocab_size": 100`, `"vocab_size": 100, "quantization_config": [4]`), []string{"config.json:8:45", "a list"}},
-		{"quantisation bits", with(`"vocab_size": 100`, `"vocab_size": 100, "quantization_config": {"quant_method": "gptq", "bits": "x"}`),
+		{"quantisation", with(`"vocab_size": 100`, `"vocab_size": 100, "quantization_config": {"bits": 4}`),
+			[]string{"no quant_method"}},
+		{"quantisation type", with(`"vocab_size": 100`, `"vocab_size": 100, "quantization_config": [4]`),
+			[]string{"config.json:8:45", "a list"}},
+		{"quantisation bits", with(`"vocab_size": 100`,
+			`"vocab_size": 100, "quantization_config": {"quant_method": "gptq", "bits": "x"}`),
 			[]string{"config.json:8:70", "bits"}},
 	}
 	for _, test := range tests {
@@ -137,7 +156,8 @@ func TestUnknownType(t *testing.T) {
 		if !errors.As(err, &unknown) {
 			t.Fatalf("got %v, want an UnknownTypeError", err)
 		}
-		if unknown.Path != "dir/config.json" || !slices.Equal(unknown.Known, Types()) || !strings.Contains(err.Error(), "--params") {
+		if unknown.Path != "dir/config.json" || !slices.Equal(unknown.Known, Types()) ||
+			!strings.Contains(err.Error(), "--params") {
 			t.Errorf("error %q", err)
 		}
 	}
@@ -149,13 +169,16 @@ func TestAcceptedForms(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"whole float":         with("64", "64.0"),
-		"exponent":            with("100", "1e2"),
-		"same value twice":    with(`"vocab_size": 100`, `"vocab_size": 100, "vocab_size": 100`),
-		"twice, the last":     with(`"vocab_size": 100`, `"vocab_size": 900, "vocab_size": 100`),
-		"not finite":          with(`"vocab_size": 100`, `"time_step_limit": [0.0, Infinity], "a": {"b": -Infinity, "c": [NaN]}, "attention_dropout": 0.0, "d": NaN, "vocab_size": 100`),
-		"null":                with(`"vocab_size": 100`, `"vocab_size": 100, "head_dim": null, "num_key_value_heads": null`),
-		"unread keys":         with(`"vocab_size": 100`, `"vocab_size": 100, "rope_scaling": {"a": [1]}, "eos_token_id": [1, 2]`),
+		"whole float":      with("64", "64.0"),
+		"exponent":         with("100", "1e2"),
+		"same value twice": with(`"vocab_size": 100`, `"vocab_size": 100, "vocab_size": 100`),
+		"twice, the last":  with(`"vocab_size": 100`, `"vocab_size": 900, "vocab_size": 100`),
+		"not finite": with(`"vocab_size": 100`,
+			`"time_step_limit": [0.0, Infinity], "a": {"b": -Infinity, "c": [NaN]}, "attention_dropout": 0.0, "d": NaN, "vocab_size": 100`),
+		"null": with(`"vocab_size": 100`,
+			`"vocab_size": 100, "head_dim": null, "num_key_value_heads": null`),
+		"unread keys": with(`"vocab_size": 100`,
+			`"vocab_size": 100, "rope_scaling": {"a": [1]}, "eos_token_id": [1, 2]`),
 		"another class name":  with("LlamaForCausalLM", "LLaMAForCausalLM"),
 		"no class":            with(`"architectures": ["LlamaForCausalLM"],`, ``),
 		"labels of a decoder": with(`"vocab_size": 100`, `"vocab_size": 100, "num_labels": 0`),
@@ -170,11 +193,13 @@ func TestAcceptedForms(t *testing.T) {
 }
 
 func TestAssumptions(t *testing.T) {
-	a, err := Parse([]byte(with(`"architectures": ["LlamaForCausalLM"],`, `"torch_dtype": "float8_e4m3fn",`)), "config.json")
+	a, err := Parse([]byte(with(`"architectures": ["LlamaForCausalLM"],`, `"torch_dtype": "float8_e4m3fn",`)),
+		"config.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(a.Assumptions, "\n"); !strings.Contains(got, "LlamaForCausalLM") || !strings.Contains(got, "float8_e4m3fn") || a.Dtype != "" {
+	if got := strings.Join(a.Assumptions, "\n"); !strings.Contains(got, "LlamaForCausalLM") ||
+		!strings.Contains(got, "float8_e4m3fn") || a.Dtype != "" {
 		t.Errorf("dtype %q, assumptions %q", a.Dtype, got)
 	}
 }
@@ -210,7 +235,8 @@ func TestLoad(t *testing.T) {
 		}
 	}
 	for class, want := range map[string]string{
-		"ForSequenceClassification": "LlamaForSequenceClassification", "LlamaModel": "LlamaModel", "": "LlamaForCausalLM"} {
+		"ForSequenceClassification": "LlamaForSequenceClassification", "LlamaModel": "LlamaModel",
+		"": "LlamaForCausalLM"} {
 		if a, err := LoadAs(file, class); err != nil || a.Class != want {
 			t.Errorf("as %q: %v, want class %s", class, err, want)
 		}
@@ -247,7 +273,8 @@ func TestLoad(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(tinyLlama))
 	f.Add([]byte(`{"model_type": "gpt2"}`))
-	f.Add([]byte(with(`"vocab_size": 100`, `"vocab_size": 100, "quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": true}`)))
+	f.Add([]byte(with(`"vocab_size": 100`,
+		`"vocab_size": 100, "quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": true}`)))
 	for _, c := range readModules(f).Cases {
 		f.Add([]byte(c.Config))
 	}

@@ -24,7 +24,8 @@ const (
 	PartPositionQ Part = "position_q"
 	PartPositionK Part = "position_k"
 	PartTalking   Part = "talking_heads" // mixes the scores of heads (DeBERTa)
-	PartPositions Part = "positions"     // the table of relative positions that all blocks share, and its norm (DeBERTa)
+	// the table of relative positions that all blocks share, and its norm (DeBERTa)
+	PartPositions Part = "positions"
 )
 
 // The parts of an MLP and of a mixture of experts.

@@ -2,8 +2,9 @@ package model
 
 import "fmt"
 
-// quantization reads quantization_config, which checkpoints carry whose weights are stored quantised already. Defaults are those of
-// transformers/utils/quantization_config.py. Counts of parameters are those of the model before quantisation.
+// quantization reads quantization_config, which checkpoints carry whose weights are stored quantised already. Defaults
+// are those of transformers/utils/quantization_config.py. Counts of parameters are those of the model before
+// quantisation.
 func (c *config) quantization(a *Architecture) {
 	if q := c.section("quantization_config"); q != nil {
 		q.storage(a)
@@ -23,7 +24,8 @@ func (q *config) storage(a *Architecture) {
 		a.QuantBits = int(q.countOr(4, "bits", "w_bit"))
 		a.QuantType = fmt.Sprintf("int%d", a.QuantBits)
 	case a.QuantMethod == "":
-		q.reject("quant_method", "quantization_config has no quant_method: add it, or remove the block if the weights are not quantised")
+		q.reject("quant_method", "quantization_config has no quant_method: add it, or remove the block if the "+
+			"weights are not quantised")
 	default: // named, but its storage is not modelled
 		a.QuantBits = int(q.countOr(0, "bits"))
 	}
@@ -33,7 +35,8 @@ func (q *config) storage(a *Architecture) {
 func (q *config) bitsAndBytes(a *Architecture, eight, four bool) {
 	switch {
 	case eight == four:
-		q.reject("quant_method", "bitsandbytes needs one of load_in_4bit and load_in_8bit to be true: correct quantization_config")
+		q.reject("quant_method", "bitsandbytes needs one of load_in_4bit and load_in_8bit to be true: correct "+
+			"quantization_config")
 		return
 	case eight:
 		a.QuantBits, a.QuantType = 8, "int8"

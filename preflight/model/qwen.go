@@ -1,7 +1,7 @@
 package model
 
-// qwen reads the first generation's QWenConfig; its code comes with the checkpoint (modeling_qwen.py). intermediate_size is twice the
-// width of its MLP.
+// qwen reads the first generation's QWenConfig; its code comes with the checkpoint (modeling_qwen.py).
+// intermediate_size is twice the width of its MLP.
 func qwen(c *config) *blueprint {
 	b := &blueprint{base: "transformer"}
 	b.Hidden = c.size("hidden_size")

@@ -13,7 +13,8 @@ func qwen2Audio(c *config) *blueprint {
 	encoder.Type, encoder.Dtype = "qwen2_audio_encoder", sound.dtype()
 	width := encoder.Hidden
 	b.after(encoder, "audio_tower.")
-	b.embeddings = slices.Concat(b.embeddings, linear(PartProjection, "multi_modal_projector.linear", width, b.Hidden, true))
+	b.embeddings = slices.Concat(b.embeddings,
+		linear(PartProjection, "multi_modal_projector.linear", width, b.Hidden, true))
 	c.assume("there is one sound of full length for each sample")
 	b.Tied = c.flag("tie_word_embeddings", false)
 	b.head = c.head(imageTextHeads(b))

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// A qwenVL is a Qwen model of text and images: transformers/models/qwen2_vl, qwen2_5_vl, qwen3_vl, qwen3_vl_moe. Their images may have any
-// size, so that the configuration does not tell how many patches there are.
+// A qwenVL is a Qwen model of text and images: transformers/models/qwen2_vl, qwen2_5_vl, qwen3_vl, qwen3_vl_moe. Their
+// images may have any size, so that the configuration does not tell how many patches there are.
 type qwenVL struct {
 	text     decoder
 	defaults map[string]int64 // of the text's sizes
@@ -45,14 +45,17 @@ func (q qwenVL) blueprint(c *config) *blueprint {
 	vision := c.sectionOr("vision_config")
 	vision.task = bareModel
 	tower := q.tower(vision)
-	c.assume("images give as many patches as there are tokens, a quarter of which they take: their size is not in the config")
+	c.assume("images give as many patches as there are tokens, a quarter of which they take: their size is not in " +
+		"the config")
 	b.after(tower, "visual.")
-	b.Tied = c.flag("tie_word_embeddings", false) || q.flat && text.flag("tie_word_embeddings", false) // Qwen2VLConfig.__post_init__
+	// Qwen2VLConfig.__post_init__
+	b.Tied = c.flag("tie_word_embeddings", false) || q.flat && text.flag("tie_word_embeddings", false)
 	b.head = c.head(imageTextHeads(b))
 	return b
 }
 
-// qwenTower reads what the three vision towers share, and returns the convolution that embeds patches. Defaults are the arguments.
+// qwenTower reads what the three vision towers share, and returns the convolution that embeds patches. Defaults are the
+// arguments.
 func qwenTower(c *config, width, depth, patch int64, widthKey string) (b *blueprint, embed Tensor, merged int64) {
 	b = &blueprint{}
 	b.Hidden = c.sizeOr(width, widthKey)
@@ -61,7 +64,8 @@ func qwenTower(c *config, width, depth, patch int64, widthKey string) (b *bluepr
 	b.KVHeads, b.HeadDim, b.Norms = b.Heads, perHead(b.Hidden, b.Heads), 2
 	height, across := c.pair("patch_size", patch)
 	merge := c.countOr(2, "spatial_merge_size")
-	embed = tensor("patch_embed.proj", Other, b.Hidden, c.countOr(3, "in_channels", "in_chans"), c.countOr(2, "temporal_patch_size"), height, across)
+	embed = tensor("patch_embed.proj", Other, b.Hidden, c.countOr(3, "in_channels", "in_chans"),
+		c.countOr(2, "temporal_patch_size"), height, across)
 	return b, embed, merge * merge * b.Hidden
 }
 
@@ -78,7 +82,8 @@ func qwen2Vision(c *config) *blueprint {
 	h := b.Hidden
 	b.Intermediate = h * c.countOr(4, "mlp_ratio")
 	b.embeddings = []Tensor{embed}
-	b.blocks = qwenVisionBlocks(b, scaleAndShift, slices.Concat(linear(PartUp, "fc1", h, b.Intermediate, true), linear(PartDown, "fc2", b.Intermediate, h, true)))
+	b.blocks = qwenVisionBlocks(b, scaleAndShift,
+		slices.Concat(linear(PartUp, "fc1", h, b.Intermediate, true), linear(PartDown, "fc2", b.Intermediate, h, true)))
 	b.final = slices.Concat(layerNorm("merger.ln_q", h), linear(PartProjection, "merger.mlp.0", merged, merged, true),
 		linear(PartProjection, "merger.mlp.2", merged, c.sizeOr(3584, "hidden_size"), true))
 	return b
@@ -91,7 +96,8 @@ func qwen25Vision(c *config) *blueprint {
 	b.Intermediate = c.sizeOr(3420, "intermediate_size")
 	b.embeddings = []Tensor{embed}
 	b.blocks = qwenVisionBlocks(b, scaleOnly, gatedMLP.tensors("", h, b.Intermediate, true))
-	b.final = slices.Concat(scaleOnly.tensors("merger.ln_q", h), linear(PartProjection, "merger.mlp.0", merged, merged, true),
+	b.final = slices.Concat(scaleOnly.tensors("merger.ln_q", h),
+		linear(PartProjection, "merger.mlp.0", merged, merged, true),
 		linear(PartProjection, "merger.mlp.2", merged, c.sizeOr(3584, "out_hidden_size"), true))
 	return b
 }
@@ -105,9 +111,12 @@ func qwen3Vision(c *config) *blueprint {
 	b.embeddings = slices.Concat([]Tensor{embed, tensor("patch_embed.proj", Bias, h)},
 		embedding("pos_embed", c.sizeOr(2304, "num_position_embeddings"), h))
 	b.blocks = qwenVisionBlocks(b, scaleAndShift,
-		slices.Concat(linear(PartUp, "linear_fc1", h, b.Intermediate, true), linear(PartDown, "linear_fc2", b.Intermediate, h, true)))
+		slices.Concat(linear(PartUp, "linear_fc1", h, b.Intermediate, true),
+			linear(PartDown, "linear_fc2", b.Intermediate, h, true)))
 	merger := func(path string, width int64) []Tensor {
-		return within(path, slices.Concat(layerNorm("norm", width), linear(PartProjection, "linear_fc1", merged, merged, true), linear(PartProjection, "linear_fc2", merged, out, true)))
+		return within(path, slices.Concat(layerNorm("norm", width),
+			linear(PartProjection, "linear_fc1", merged, merged, true),
+			linear(PartProjection, "linear_fc2", merged, out, true)))
 	}
 	b.final = merger("merger.", h)
 	deep := []int64{8, 16, 24}

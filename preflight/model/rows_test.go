@@ -100,7 +100,8 @@ func TestMissingIsNamed(t *testing.T) {
 	bare := family{modelType: "new", usual: "NewForCausalLM", build: llama.blueprint,
 		facts: Facts{LoRA: []string{"q"}, Attention: usualAttention,
 			Measured: Unmeasured, Liger: notInLiger}}
-	if found := missing(bare, []json.RawMessage{[]byte(`{}`)}); len(found) != 1 || !strings.Contains(found[0], "model_type") {
+	if found := missing(bare, []json.RawMessage{[]byte(`{}`)}); len(found) != 1 ||
+		!strings.Contains(found[0], "model_type") {
 		t.Errorf("a config that cannot be read: %s", strings.Join(found, "; "))
 	}
 }

@@ -11,8 +11,9 @@ import (
 	"regexp"
 )
 
-// A safetensors file is the length of its header (8 bytes, little-endian), the header (a JSON object that gives every tensor's dtype,
-// shape and place) and the data. Format and limits: safetensors/src/tensor.rs of github.com/huggingface/safetensors.
+// A safetensors file is the length of its header (8 bytes, little-endian), the header (a JSON object that gives every
+// tensor's dtype, shape and place) and the data. Format and limits: safetensors/src/tensor.rs of
+// github.com/huggingface/safetensors.
 const (
 	lengthBytes      = 8
 	maxHeaderBytes   = 100_000_000 // MAX_HEADER_SIZE of the reference reader, which refuses longer ones too
@@ -20,9 +21,11 @@ const (
 	metadataKey      = "__metadata__"
 )
 
-// storedBits is the width of an element by dtype. A dtype that is not here is newer than this table: its sizes are not checked.
+// storedBits is the width of an element by dtype. A dtype that is not here is newer than this table: its sizes are not
+// checked.
 var storedBits = map[string]uint64{
-	"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F6_E2M3": 6, "F6_E3M2": 6, "F4": 4,
+	"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F6_E2M3": 6, "F6_E3M2": 6,
+	"F4":  4,
 	"I64": 64, "I32": 32, "I16": 16, "I8": 8, "U64": 64, "U32": 32, "U16": 16, "U8": 8, "BOOL": 8, "C64": 64,
 }
 
@@ -44,13 +47,15 @@ type entry struct {
 	Offsets []uint64 `json:"data_offsets"`
 }
 
-// readHeader reads the tensors of a safetensors file of the given size, and nothing after its header. When the header is whole but the
-// data is not as it says, it returns both tensors and an error. Errors say what was found, without the file's name.
+// readHeader reads the tensors of a safetensors file of the given size, and nothing after its header. When the header
+// is whole but the data is not as it says, it returns both tensors and an error. Errors say what was found, without the
+// file's name.
 func readHeader(r io.Reader, size int64) ([]StoredTensor, error) {
 	var start [lengthBytes]byte
 	if n, err := io.ReadFull(r, start[:]); err != nil {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, fmt.Errorf("only %d bytes, no safetensors file has less than %d: copy or download it again", n, lengthBytes)
+			return nil, fmt.Errorf("only %d bytes, no safetensors file has less than %d: copy or download it again", n,
+				lengthBytes)
 		}
 		return nil, err
 	}
@@ -63,11 +68,14 @@ func readHeader(r io.Reader, size int64) ([]StoredTensor, error) {
 	available := uint64(max(size-lengthBytes, 0))
 	switch {
 	case length > maxHeaderBytes && length > available:
-		return nil, fmt.Errorf("its first 8 bytes ask for a header of %d bytes in a file of %d: this is no safetensors file, or a damaged one; download it again", length, size)
+		return nil, fmt.Errorf("its first 8 bytes ask for a header of %d bytes in a file of %d: this is no "+
+			"safetensors file, or a damaged one; download it again", length, size)
 	case length > maxHeaderBytes:
-		return nil, fmt.Errorf("its header has %d bytes, more than the %d that safetensors reads: save the model in several shards", length, maxHeaderBytes)
+		return nil, fmt.Errorf("its header has %d bytes, more than the %d that safetensors reads: save the model in "+
+			"several shards", length, maxHeaderBytes)
 	case length > available:
-		return nil, fmt.Errorf("its header of %d bytes runs past the end of the file (%d bytes): it was cut off; copy or download it again", length, size)
+		return nil, fmt.Errorf("its header of %d bytes runs past the end of the file (%d bytes): it was cut off; "+
+			"copy or download it again", length, size)
 	}
 	tensors, end, err := decodeHeader(io.LimitReader(r, int64(length)))
 	if err != nil {
@@ -76,9 +84,11 @@ func readHeader(r io.Reader, size int64) ([]StoredTensor, error) {
 	data := available - length
 	switch {
 	case end > data:
-		return tensors, fmt.Errorf("it was cut off: its header describes %d bytes of data and %d are there; copy or download it again", end, data)
+		return tensors, fmt.Errorf("it was cut off: its header describes %d bytes of data and %d are there; copy or "+
+			"download it again", end, data)
 	case end < data:
-		return tensors, fmt.Errorf("%d bytes follow the data that its header describes, which safetensors refuses: copy or download it again", data-end)
+		return tensors, fmt.Errorf("%d bytes follow the data that its header describes, which safetensors refuses: "+
+			"copy or download it again", data-end)
 	}
 	return tensors, nil
 }
@@ -106,7 +116,8 @@ func pointer(r io.Reader, size int64) error {
 func decodeHeader(r io.Reader) (tensors []StoredTensor, end uint64, err error) {
 	d := json.NewDecoder(r)
 	if token, err := d.Token(); err != nil || token != json.Delim('{') {
-		return nil, 0, errors.New("its header is not a JSON object: this is no safetensors file, or a damaged one; download it again")
+		return nil, 0, errors.New("its header is not a JSON object: this is no safetensors file, or a damaged one; " +
+			"download it again")
 	}
 	broken := func(err error) error {
 		return fmt.Errorf("its header is broken at byte %d: %w: copy or download the file again", d.InputOffset(), err)
@@ -149,7 +160,8 @@ func decodeHeader(r io.Reader) (tensors []StoredTensor, end uint64, err error) {
 		return nil, 0, broken(errors.New("something follows the JSON object"))
 	}
 	if sum != end {
-		return nil, 0, fmt.Errorf("its header gives tensors that overlap or leave gaps (%d bytes of tensors in %d bytes of data): download the file again", sum, end)
+		return nil, 0, fmt.Errorf("its header gives tensors that overlap or leave gaps (%d bytes of tensors in %d "+
+			"bytes of data): download the file again", sum, end)
 	}
 	return tensors, end, nil
 }

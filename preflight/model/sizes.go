@@ -5,7 +5,8 @@ import "strings"
 // isBlock tells the blocks from what stands before and after them.
 func (u Unit) isBlock() bool { return strings.HasSuffix(u.Name, "layer") }
 
-// Elements is the number of scalars in the weights that match, over all blocks; 0 when only the parameter count is known.
+// Elements is the number of scalars in the weights that match, over all blocks; 0 when only the parameter count is
+// known.
 func (a *Architecture) Elements(match func(Tensor) bool) int64 {
 	var n int64
 	for _, u := range a.Units {
@@ -18,8 +19,8 @@ func (a *Architecture) Elements(match func(Tensor) bool) int64 {
 	return n
 }
 
-// LargestUnit is the number of scalars in the largest kind of block, the piece that FSDP and ZeRO-3 gather at a time; 0 when only
-// the parameter count is known.
+// LargestUnit is the number of scalars in the largest kind of block, the piece that FSDP and ZeRO-3 gather at a time; 0
+// when only the parameter count is known.
 func (a *Architecture) LargestUnit() int64 {
 	var largest int64
 	for _, u := range a.Units {
@@ -30,8 +31,8 @@ func (a *Architecture) LargestUnit() int64 {
 	return largest
 }
 
-// RootElements is the number of scalars outside the blocks: embeddings, final norm and head; 0 when only the parameter count is
-// known.
+// RootElements is the number of scalars outside the blocks: embeddings, final norm and head; 0 when only the parameter
+// count is known.
 func (a *Architecture) RootElements() int64 {
 	var n int64
 	for _, u := range a.Units {

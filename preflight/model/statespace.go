@@ -5,16 +5,18 @@ import (
 	"strings"
 )
 
-// Models whose blocks mix tokens by a recurrence instead of attention, all or some of them. Their weights are counted; what such a
-// block keeps for its backward pass has no formula here, since it depends on which kernels are installed.
+// Models whose blocks mix tokens by a recurrence instead of attention, all or some of them. Their weights are counted;
+// what such a block keeps for its backward pass has no formula here, since it depends on which kernels are installed.
 
-const recurrent = "some of its blocks are recurrences (state-space or linear-attention layers), for which there is no formula"
+const recurrent = "some of its blocks are recurrences (state-space or linear-attention layers), for which there is " +
+	"no formula"
 
 // mamba reads MambaConfig and FalconMambaConfig: transformers/models/mamba, falcon_mamba.
 func mamba(c *config) *blueprint {
 	b := recurrentBase(c, 768, 32, 50280, true)
 	width := c.countOr(2, "expand") * b.Hidden
-	mixer := selectiveScan(c, selectiveSizes{hidden: b.Hidden, width: width, state: c.sizeOr(16, "state_size"), kernel: c.sizeOr(4, "conv_kernel"),
+	mixer := selectiveScan(c, selectiveSizes{hidden: b.Hidden, width: width, state: c.sizeOr(16, "state_size"),
+		kernel:  c.sizeOr(4, "conv_kernel"),
 		rankKey: "time_step_rank", bias: c.flag("use_bias", false), convBias: c.flag("use_conv_bias", true)})
 	b.blocks = layers(b.Layers, "layers.*.", scaleOnly.tensors("norm", b.Hidden), within("mixer.", mixer))
 	return b
@@ -23,9 +25,11 @@ func mamba(c *config) *blueprint {
 // mamba2 reads Mamba2Config: transformers/models/mamba2.
 func mamba2(c *config) *blueprint {
 	b := recurrentBase(c, 4096, 64, 32768, false)
-	mixer := dualityMixer(dualitySizes{hidden: b.Hidden, width: c.countOr(2, "expand") * b.Hidden, state: c.sizeOr(128, "state_size"),
+	mixer := dualityMixer(dualitySizes{hidden: b.Hidden, width: c.countOr(2, "expand") * b.Hidden,
+		state:  c.sizeOr(128, "state_size"),
 		groups: c.countOr(8, "n_groups"), heads: c.countOr(128, "num_heads"), kernel: c.sizeOr(4, "conv_kernel"),
-		bias: c.flag("use_bias", false), outBias: c.flag("use_bias", false), convBias: c.flag("use_conv_bias", true), norm: true})
+		bias: c.flag("use_bias", false), outBias: c.flag("use_bias", false), convBias: c.flag("use_conv_bias", true),
+		norm: true})
 	b.blocks = layers(b.Layers, "layers.*.", scaleOnly.tensors("norm", b.Hidden), within("mixer.", mixer))
 	return b
 }
@@ -58,7 +62,8 @@ func selectiveScan(c *config, s selectiveSizes) []Tensor {
 	if _, text := c.find(s.rankKey); text != nil && kind(text) == "a number" {
 		rank = c.sizeOr(rank, s.rankKey)
 	}
-	return slices.Concat([]Tensor{tensor("", Other, s.width, s.state), tensor("", Other, s.width)}, // A_log and D, of the mixer itself
+	// A_log and D, of the mixer itself
+	return slices.Concat([]Tensor{tensor("", Other, s.width, s.state), tensor("", Other, s.width)},
 		convolution("conv1d", s.width, s.kernel, s.convBias),
 		linear(PartMixer, "in_proj", s.hidden, 2*s.width, s.bias),
 		linear(PartMixer, "x_proj", s.width, rank+2*s.state, false),
@@ -99,7 +104,8 @@ func (b *blueprint) replaceAttention(mixer []Tensor, picks func(block int64) boo
 	for _, u := range b.blocks {
 		attending, mixing := u, u
 		attending.Indices, mixing.Indices = nil, nil
-		mixing.Tensors = slices.DeleteFunc(slices.Clone(u.Tensors), func(t Tensor) bool { return strings.Contains(t.Path, ".self_attn") })
+		mixing.Tensors = slices.DeleteFunc(slices.Clone(u.Tensors),
+			func(t Tensor) bool { return strings.Contains(t.Path, ".self_attn") })
 		mixing.Tensors = append(mixing.Tensors, within("layers.*.", mixer)...)
 		for i := range u.Repeat {
 			if u.Indices != nil {
@@ -147,7 +153,8 @@ func jambaExperts(c *config, b *blueprint) {
 		b.Experts, b.ExpertsPerToken = 0, 0
 		return
 	}
-	b.mix(routed(namedRouter(Other), b.Hidden, b.Intermediate, b.Experts), func(i int64) bool { return i%period == offset })
+	b.mix(routed(namedRouter(Other), b.Hidden, b.Intermediate, b.Experts),
+		func(i int64) bool { return i%period == offset })
 }
 
 // jamba reads JambaConfig: transformers/models/jamba.
@@ -156,11 +163,13 @@ func jamba(c *config) *blueprint {
 	b.NoActivations = recurrent
 	b.moved(".mlp.", ".feed_forward.")
 	state := c.sizeOr(16, "mamba_d_state")
-	s := selectiveSizes{hidden: b.Hidden, width: c.countOr(2, "mamba_expand") * b.Hidden, state: state, kernel: c.sizeOr(4, "mamba_d_conv"),
+	s := selectiveSizes{hidden: b.Hidden, width: c.countOr(2, "mamba_expand") * b.Hidden, state: state,
+		kernel:  c.sizeOr(4, "mamba_d_conv"),
 		rankKey: "mamba_dt_rank", bias: c.flag("mamba_proj_bias", false), convBias: c.flag("mamba_conv_bias", true)}
 	mixer := selectiveScan(c, s)
 	rank := mixer[slices.IndexFunc(mixer, func(t Tensor) bool { return t.Module == "dt_proj" })].Shape[1]
-	mixer = slices.Concat(mixer, scaleOnly.tensors("dt_layernorm", rank), scaleOnly.tensors("b_layernorm", state), scaleOnly.tensors("c_layernorm", state))
+	mixer = slices.Concat(mixer, scaleOnly.tensors("dt_layernorm", rank), scaleOnly.tensors("b_layernorm", state),
+		scaleOnly.tensors("c_layernorm", state))
 	period, offset := c.countOr(8, "attn_layer_period"), c.naturalOr(4, "attn_layer_offset")
 	b.replaceAttention(within("mamba.", mixer), func(i int64) bool { return i%period != offset })
 	return b
@@ -175,7 +184,8 @@ var falconH1Blocks = decoder{
 	finalNorm:  "final_layernorm",
 }
 
-// falconH1 reads FalconH1Config, whose blocks have attention and a state-space mixer side by side: transformers/models/falcon_h1.
+// falconH1 reads FalconH1Config, whose blocks have attention and a state-space mixer side by side:
+// transformers/models/falcon_h1.
 func falconH1(c *config) *blueprint {
 	b := falconH1Blocks.blueprint(c)
 	b.NoActivations = recurrent
@@ -184,10 +194,13 @@ func falconH1(c *config) *blueprint {
 	if c.isNull("mamba_d_ssm") {
 		width = c.countOr(2, "mamba_expand") * b.Hidden
 	}
-	mixer := dualityMixer(dualitySizes{hidden: b.Hidden, width: c.sizeOr(width, "mamba_d_ssm"), state: c.sizeOr(256, "mamba_d_state"),
-		groups: c.countOr(1, "mamba_n_groups"), heads: c.countOr(128, "mamba_n_heads"), kernel: c.sizeOr(4, "mamba_d_conv"),
-		bias: c.flag("mamba_proj_bias", false), outBias: c.flag("projectors_bias", false), convBias: c.flag("mamba_conv_bias", true),
-		norm: c.flag("mamba_rms_norm", false)})
+	mixer := dualityMixer(dualitySizes{hidden: b.Hidden, width: c.sizeOr(width, "mamba_d_ssm"),
+		state:  c.sizeOr(256, "mamba_d_state"),
+		groups: c.countOr(1, "mamba_n_groups"), heads: c.countOr(128, "mamba_n_heads"),
+		kernel: c.sizeOr(4, "mamba_d_conv"),
+		bias:   c.flag("mamba_proj_bias", false), outBias: c.flag("projectors_bias", false),
+		convBias: c.flag("mamba_conv_bias", true),
+		norm:     c.flag("mamba_rms_norm", false)})
 	b.blocks[0].Tensors = append(b.blocks[0].Tensors, within("layers.*.mamba.", mixer)...)
 	return b
 }
@@ -217,9 +230,12 @@ func graniteHybridExperts(c *config, b *blueprint) {
 func graniteHybrid(c *config) *blueprint {
 	b := graniteHybridBlocks.blueprint(c)
 	b.NoActivations = recurrent
-	mixer := dualityMixer(dualitySizes{hidden: b.Hidden, width: c.countOr(2, "mamba_expand") * b.Hidden, state: c.sizeOr(256, "mamba_d_state"),
-		groups: c.countOr(1, "mamba_n_groups"), heads: c.countOr(128, "mamba_n_heads"), kernel: c.sizeOr(4, "mamba_d_conv"),
-		bias: c.flag("mamba_proj_bias", false), outBias: c.flag("mamba_proj_bias", false), convBias: c.flag("mamba_conv_bias", true), norm: true})
+	mixer := dualityMixer(dualitySizes{hidden: b.Hidden, width: c.countOr(2, "mamba_expand") * b.Hidden,
+		state:  c.sizeOr(256, "mamba_d_state"),
+		groups: c.countOr(1, "mamba_n_groups"), heads: c.countOr(128, "mamba_n_heads"),
+		kernel: c.sizeOr(4, "mamba_d_conv"),
+		bias:   c.flag("mamba_proj_bias", false), outBias: c.flag("mamba_proj_bias", false),
+		convBias: c.flag("mamba_conv_bias", true), norm: true})
 	kinds := c.layerTypes(b.Layers, "layer_types", "layers_block_type")
 	b.replaceAttention(within("mamba.", mixer), func(i int64) bool {
 		return kinds == nil || kinds[i] != "attention" && kinds[i] != "full_attention"
@@ -251,8 +267,8 @@ var qwen3NextBlocks = decoder{
 	experts: qwenExperts{absent: 512, width: 512, perToken: 10, shared: true, sharedWidth: 512}.replace,
 }
 
-// qwen3Next reads Qwen3NextConfig, three in four of whose blocks have a gated delta rule instead of attention; the queries of the others come with a
-// gate of their width: transformers/models/qwen3_next.
+// qwen3Next reads Qwen3NextConfig, three in four of whose blocks have a gated delta rule instead of attention; the
+// queries of the others come with a gate of their width: transformers/models/qwen3_next.
 func qwen3Next(c *config) *blueprint {
 	b := qwen3NextBlocks.blueprint(c)
 	b.NoActivations = recurrent
@@ -269,7 +285,8 @@ func qwen3Next(c *config) *blueprint {
 	keys, values := keyHeads*c.sizeOr(128, "linear_key_head_dim"), valueHeads*valueDim
 	mixer := slices.Concat([]Tensor{tensor("", Other, valueHeads), tensor("", Other, valueHeads)}, // dt_bias and A_log
 		convolution("conv1d", 2*keys+values, c.sizeOr(4, "linear_conv_kernel_dim"), false),
-		linear(PartMixer, "in_proj_qkvz", b.Hidden, 2*keys+2*values, false), linear(PartMixer, "in_proj_ba", b.Hidden, 2*valueHeads, false),
+		linear(PartMixer, "in_proj_qkvz", b.Hidden, 2*keys+2*values, false),
+		linear(PartMixer, "in_proj_ba", b.Hidden, 2*valueHeads, false),
 		scaleOnly.tensors("norm", valueDim), linear(PartMixer, "out_proj", values, b.Hidden, false))
 	kinds, every := c.layerTypes(b.Layers, "layer_types"), c.countOr(4, "full_attention_interval")
 	b.replaceAttention(within("linear_attn.", mixer), func(i int64) bool {

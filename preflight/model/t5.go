@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// t5 reads T5Config: transformers/models/t5. Blocks have no biases; the first of each stack holds the table of relative positions.
+// t5 reads T5Config: transformers/models/t5. Blocks have no biases; the first of each stack holds the table of relative
+// positions.
 func t5(c *config) *blueprint { return t5Like(c, "relu") }
 
 // mt5 is T5 1.1 in many languages: transformers/models/mt5.
@@ -45,7 +46,8 @@ func t5Like(c *config, feedForward string) *blueprint {
 	b.final = scaleOnly.tensors("decoder.final_layer_norm", b.Hidden)
 	b.after(encoder, "encoder.")
 	b.embeddings = append(embedding("shared", vocab, b.Hidden), b.embeddings...)
-	b.tables = slices.Concat(embedding("encoder.embed_tokens", vocab, b.Hidden), embedding("decoder.embed_tokens", vocab, b.Hidden))
+	b.tables = slices.Concat(embedding("encoder.embed_tokens", vocab, b.Hidden),
+		embedding("decoder.embed_tokens", vocab, b.Hidden))
 	b.Tied = t5Tied(c)
 	h := b.Hidden
 	if c.task == sequenceClassification {
@@ -71,20 +73,23 @@ func t5EncoderAlone(c *config, b *blueprint) {
 	}
 }
 
-// t5Tied says whether the output projection shares the embedding. tie_word_embeddings false means that the checkpoint (T5 1.1,
-// Flan-T5, mT5) has a projection of its own, which transformers 4 and 5 both load. A model that transformers 5 builds without a
-// checkpoint is tied whatever the config says (T5Config.__post_init__). Published configs, saved with weights, all name one of these keys.
+// t5Tied says whether the output projection shares the embedding. tie_word_embeddings false means that the checkpoint
+// (T5 1.1, Flan-T5, mT5) has a projection of its own, which transformers 4 and 5 both load. A model that transformers 5
+// builds without a checkpoint is tied whatever the config says (T5Config.__post_init__). Published configs, saved with
+// weights, all name one of these keys.
 func t5Tied(c *config) bool {
 	if c.flag("tie_word_embeddings", true) {
 		return true
 	}
 	saved, _ := c.find("torch_dtype", "dtype", "transformers_version", "decoder_start_token_id", "eos_token_id")
 	if saved == "" {
-		c.assume("lm_head shares the embedding although tie_word_embeddings is false: so transformers 5 builds this model from its config")
+		c.assume("lm_head shares the embedding although tie_word_embeddings is false: so transformers 5 builds this " +
+			"model from its config")
 		return true
 	}
 	if c.task == conditionalGeneration {
-		c.assume("lm_head has its own weights (tie_word_embeddings is false), as in a checkpoint; transformers 5 ties it when it builds the model from its config alone")
+		c.assume("lm_head has its own weights (tie_word_embeddings is false), as in a checkpoint; transformers 5 " +
+			"ties it when it builds the model from its config alone")
 	}
 	return false
 }
@@ -96,19 +101,22 @@ func t5Blocks(a *Architecture, path string, buckets int64) []Unit {
 	tensors = append(tensors, scaleOnly.tensors("0.layer_norm", h)...)
 	last := "1."
 	if a.CrossAttention {
-		tensors = slices.Concat(tensors, crossed(t5Attention(a, "1.EncDecAttention.")), scaleOnly.tensors("1.layer_norm", h))
+		tensors = slices.Concat(tensors, crossed(t5Attention(a, "1.EncDecAttention.")),
+			scaleOnly.tensors("1.layer_norm", h))
 		last = "2."
 	}
 	feedForward := mlp{up: "wi", down: "wo", plain: true}
 	if a.Gated {
 		feedForward = mlp{gate: "wi_0", up: "wi_1", down: "wo"}
 	}
-	tensors = slices.Concat(tensors, feedForward.tensors(last+"DenseReluDense.", h, i, false), scaleOnly.tensors(last+"layer_norm", h))
+	tensors = slices.Concat(tensors, feedForward.tensors(last+"DenseReluDense.", h, i, false),
+		scaleOnly.tensors(last+"layer_norm", h))
 	return firstDiffers(a.Layers, path, embedding("0.SelfAttention.relative_attention_bias", buckets, a.Heads), tensors)
 }
 
 func t5Attention(a *Architecture, path string) []Tensor {
 	h, inner := a.Hidden, a.Heads*a.HeadDim
-	return slices.Concat(linear(PartQ, path+"q", h, inner, false), linear(PartK, path+"k", h, inner, false), linear(PartV, path+"v", h, inner, false),
+	return slices.Concat(linear(PartQ, path+"q", h, inner, false), linear(PartK, path+"k", h, inner, false),
+		linear(PartV, path+"v", h, inner, false),
 		linear(PartO, path+"o", inner, h, false))
 }

@@ -16,7 +16,8 @@ func (c *config) tower(key, absent string) *blueprint {
 	modelType := section.text(absent, "model_type")
 	t := find(c.types, modelType)
 	if t == nil || t.sizes == nil {
-		section.reject("model_type", "a %q model in %s cannot be counted: give --params for a lower bound", modelType, key)
+		section.reject("model_type", "a %q model in %s cannot be counted: give --params for a lower bound", modelType,
+			key)
 		t = find(c.types, absent)
 	}
 	section.defaults = t.sizes

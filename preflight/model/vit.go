@@ -16,10 +16,12 @@ func vit(c *config) *blueprint {
 	h, i, bias := b.Hidden, b.Intermediate, c.flag("qkv_bias", true)
 	patch := patches(c, b, 16, 1)
 	b.embeddings = slices.Concat(
-		[]Tensor{tensor("embeddings", Other, 1, 1, h), tensor("embeddings", Other, 1, b.MaxPositions, h)}, // class token, positions
+		// class token, positions
+		[]Tensor{tensor("embeddings", Other, 1, 1, h), tensor("embeddings", Other, 1, b.MaxPositions, h)},
 		within("embeddings.patch_embeddings.", []Tensor{patch.named("projection"), tensor("projection", Bias, h)}))
 	b.blocks = layers(b.Layers, "layers.*.",
-		linear(PartQ, "attention.q_proj", h, h, bias), linear(PartK, "attention.k_proj", h, h, bias), linear(PartV, "attention.v_proj", h, h, bias),
+		linear(PartQ, "attention.q_proj", h, h, bias), linear(PartK, "attention.k_proj", h, h, bias),
+		linear(PartV, "attention.v_proj", h, h, bias),
 		linear(PartO, "attention.o_proj", h, h, true),
 		layerNorm("layernorm_before", h), layerNorm("layernorm_after", h),
 		linear(PartUp, "mlp.fc1", h, i, true), linear(PartDown, "mlp.fc2", i, h, true))
@@ -46,14 +48,15 @@ func visionSizes(c *config, b *blueprint) {
 	b.NormKind, b.Norms = "layer", 2
 }
 
-// patches sets MaxPositions to the number of patches in an image plus extra tokens, and returns the convolution that embeds them.
-// absent is the default patch size.
+// patches sets MaxPositions to the number of patches in an image plus extra tokens, and returns the convolution that
+// embeds them. absent is the default patch size.
 func patches(c *config, b *blueprint, absent, extra int64) Tensor {
 	imageHeight, imageWidth := c.pair("image_size", cmp.Or(c.defaultImage, 224))
 	height, width := c.pair("patch_size", absent)
 	b.MaxPositions = (imageHeight/height)*(imageWidth/width) + extra
 	if b.MaxPositions > maxSize || b.MaxPositions == extra {
-		c.reject("image_size", "an image of %d x %d in patches of %d x %d: correct image_size or patch_size", imageHeight, imageWidth, height, width)
+		c.reject("image_size", "an image of %d x %d in patches of %d x %d: correct image_size or patch_size",
+			imageHeight, imageWidth, height, width)
 		b.MaxPositions = 1
 	}
 	return tensor("", Other, b.Hidden, c.countOr(3, "num_channels"), height, width)

@@ -22,7 +22,8 @@ type Weights struct {
 	Source  string // the file, the index or the folder that was read
 	Files   []WeightFile
 	Tensors []StoredTensor // of all files that could be read, sorted by name
-	// Problems say, each with its file and a remedy, what is damaged or missing. The counts below leave out what is not there.
+	// Problems say, each with its file and a remedy, what is damaged or missing. The counts below leave out what is not
+	// there.
 	Problems []string
 
 	Elements        int64            // stored scalars, packed ones as they are stored
@@ -36,7 +37,8 @@ type WeightFile struct {
 	Path      string
 	SizeBytes int64 // of the file; 0 when it is missing
 	Tensors   int
-	// Err says what is wrong with the file, or is nil. A file whose data is cut off after a whole header has its tensors all the same.
+	// Err says what is wrong with the file, or is nil. A file whose data is cut off after a whole header has its
+	// tensors all the same.
 	Err error
 }
 
@@ -48,9 +50,9 @@ const (
 
 var shardName = regexp.MustCompile(`^model-(\d{5})-of-(\d{5})\.safetensors$`)
 
-// ReadWeights reads the headers of the weights in a model's directory: model.safetensors, or the shards that the index names, or
-// shards without their index; or of one safetensors file. Damaged and missing files are reported in Problems. The error says that
-// there is nothing to read: it is fs.ErrNotExist when the directory has no safetensors files.
+// ReadWeights reads the headers of the weights in a model's directory: model.safetensors, or the shards that the index
+// names, or shards without their index; or of one safetensors file. Damaged and missing files are reported in Problems.
+// The error says that there is nothing to read: it is fs.ErrNotExist when the directory has no safetensors files.
 func ReadWeights(path string) (*Weights, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -88,7 +90,8 @@ func (w *Weights) done() (*Weights, error) {
 	slices.SortFunc(w.Tensors, func(a, b StoredTensor) int { return cmp.Compare(a.Name, b.Name) })
 	for i, t := range w.Tensors {
 		if i > 0 && t.Name == w.Tensors[i-1].Name {
-			w.Problems = append(w.Problems, fmt.Sprintf("%s: tensor %q is in two of its files: delete the wrong one", w.Source, t.Name))
+			w.Problems = append(w.Problems,
+				fmt.Sprintf("%s: tensor %q is in two of its files: delete the wrong one", w.Source, t.Name))
 		}
 		w.Elements += t.Elements()
 		w.Bytes += t.Bytes
@@ -103,7 +106,8 @@ func (w *Weights) read(path string) {
 	file := WeightFile{Path: path}
 	tensors, size, err := headerOf(path)
 	if err == nil && len(w.Tensors)+len(tensors) > maxStoredTensors {
-		tensors, err = nil, fmt.Errorf("with it the model has more than %d tensors, which no model has", maxStoredTensors)
+		tensors, err = nil, fmt.Errorf("with it the model has more than %d tensors, which no model has",
+			maxStoredTensors)
 	}
 	file.SizeBytes, file.Tensors, file.Err = size, len(tensors), err
 	if err != nil {
@@ -138,7 +142,8 @@ func (w *Weights) readIndexed(path string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(shards)) {
 		if !filepath.IsLocal(name) {
-			w.Problems = append(w.Problems, fmt.Sprintf("%s: shard %q lies outside the model's folder: correct the index", path, name))
+			w.Problems = append(w.Problems,
+				fmt.Sprintf("%s: shard %q lies outside the model's folder: correct the index", path, name))
 			continue
 		}
 		before := len(w.Tensors)
@@ -153,8 +158,10 @@ func (w *Weights) readIndexed(path string) error {
 		}
 		absent := slices.DeleteFunc(slices.Clone(shards[name]), func(tensor string) bool { return there[tensor] })
 		if len(absent) > 0 {
-			w.Problems = append(w.Problems, fmt.Sprintf("%s: %d tensors that the index places there are not in it (%s): download shards and index again",
-				filepath.Join(filepath.Dir(path), name), len(absent), few(absent)))
+			w.Problems = append(w.Problems,
+				fmt.Sprintf("%s: %d tensors that the index places there are not in it (%s): download shards and "+
+					"index again",
+					filepath.Join(filepath.Dir(path), name), len(absent), few(absent)))
 		}
 	}
 	return nil
@@ -176,7 +183,8 @@ func readIndex(path string) (map[string][]string, error) {
 		WeightMap map[string]string `json:"weight_map"`
 	}
 	if err := json.Unmarshal(data, &index); err != nil {
-		return nil, fmt.Errorf("%s: %w: want an object with a weight_map from tensors to files; download it again", path, err)
+		return nil, fmt.Errorf("%s: %w: want an object with a weight_map from tensors to files; download it again",
+			path, err)
 	}
 	if len(index.WeightMap) == 0 {
 		return nil, fmt.Errorf("%s names no file (its weight_map is empty or not there): download it again", path)
@@ -208,7 +216,8 @@ func (w *Weights) readUnindexed(dir string) error {
 	if len(w.Files) == 0 {
 		return fmt.Errorf("model directory %q holds neither %s nor %s: %w", dir, singleFile, indexFile, fs.ErrNotExist)
 	}
-	w.Problems = append(w.Problems, fmt.Sprintf("%s holds shards and no %s, so that transformers will not load them: download it", dir, indexFile))
+	w.Problems = append(w.Problems,
+		fmt.Sprintf("%s holds shards and no %s, so that transformers will not load them: download it", dir, indexFile))
 	var missing []string
 	for i := 1; i <= total; i++ {
 		if !seen[i] {
@@ -216,7 +225,8 @@ func (w *Weights) readUnindexed(dir string) error {
 		}
 	}
 	if len(missing) > 0 {
-		w.Problems = append(w.Problems, fmt.Sprintf("%s: of %d shards %d are missing (%s): download them", dir, total, len(missing), few(missing)))
+		w.Problems = append(w.Problems,
+			fmt.Sprintf("%s: of %d shards %d are missing (%s): download them", dir, total, len(missing), few(missing)))
 	}
 	return nil
 }

@@ -15,7 +15,8 @@ import (
 	"testing"
 )
 
-// safetensorsOf is a file with the tensors, whose names are followed by dtype and shape: "model.norm.weight BF16 8". Data is zeros.
+// safetensorsOf is a file with the tensors, whose names are followed by dtype and shape: "model.norm.weight BF16 8".
+// Data is zeros.
 func safetensorsOf(t testing.TB, tensors ...string) []byte {
 	t.Helper()
 	var header bytes.Buffer
@@ -64,8 +65,10 @@ func TestDamagedFiles(t *testing.T) {
 	}
 	readJSON(t, "testdata/safetensors/expected.json", &expected)
 	says := map[string]string{
-		"header-too-long.safetensors": "no safetensors file", "header-past-eof.safetensors": "runs past the end of the file",
-		"truncated-data.safetensors": "cut off", "not-json.safetensors": "not a JSON object", "too-short.safetensors": "only 3 bytes",
+		"header-too-long.safetensors": "no safetensors file",
+		"header-past-eof.safetensors": "runs past the end of the file",
+		"truncated-data.safetensors":  "cut off", "not-json.safetensors": "not a JSON object",
+		"too-short.safetensors": "only 3 bytes",
 	}
 	for name, want := range expected {
 		w, err := ReadWeights("testdata/safetensors/" + name)
@@ -75,8 +78,10 @@ func TestDamagedFiles(t *testing.T) {
 		got := strings.Join(w.Problems, "\n")
 		switch {
 		case want.OK:
-			if got != "" || int64(len(w.Tensors)) != want.Tensors || w.Elements != want.Elements || w.Bytes != want.Bytes {
-				t.Errorf("%s: %d tensors, %d elements, %d bytes, problems %q; want %+v", name, len(w.Tensors), w.Elements, w.Bytes, got, want)
+			if got != "" || int64(len(w.Tensors)) != want.Tensors || w.Elements != want.Elements ||
+				w.Bytes != want.Bytes {
+				t.Errorf("%s: %d tensors, %d elements, %d bytes, problems %q; want %+v", name, len(w.Tensors),
+					w.Elements, w.Bytes, got, want)
 			}
 		case !strings.Contains(got, says[name]) || !strings.Contains(got, name) || w.Files[0].Err == nil:
 			t.Errorf("%s: problems %q do not say %q", name, got, says[name])
@@ -84,18 +89,21 @@ func TestDamagedFiles(t *testing.T) {
 	}
 	w, err := ReadWeights("testdata/safetensors/truncated-data.safetensors")
 	if err != nil || w.Elements != expected["good.safetensors"].Elements {
-		t.Errorf("a file with cut off data has %d elements by its header, want %d (%v)", w.Elements, expected["good.safetensors"].Elements, err)
+		t.Errorf("a file with cut off data has %d elements by its header, want %d (%v)", w.Elements,
+			expected["good.safetensors"].Elements, err)
 	}
 }
 
 func TestHeaderProblems(t *testing.T) {
 	file := func(header string, data int) string {
-		return string(binary.LittleEndian.AppendUint64(nil, uint64(len(header)))) + header + strings.Repeat("\x00", data)
+		return string(binary.LittleEndian.AppendUint64(nil, uint64(len(header)))) + header + strings.Repeat("\x00",
+			data)
 	}
 	const one = `"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}`
 	tests := []struct{ name, text, want string }{
 		{"empty file", "", "only 0 bytes"},
-		{"pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:" + strings.Repeat("0", 64) + "\nsize 4976698672\n",
+		{"pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:" + strings.Repeat("0", 64) +
+			"\nsize 4976698672\n",
 			"Git LFS pointer to 4976698672 bytes, not the weights: run git lfs pull"},
 		{"web page", "<!DOCTYPE html><html>" + strings.Repeat(" ", 300), "no safetensors file"},
 		{"a list", file(`[1]`, 0), "not a JSON object"},
@@ -105,10 +113,14 @@ func TestHeaderProblems(t *testing.T) {
 		{"overlap", file(`{`+one+`, "b": {"dtype": "F32", "shape": [2], "data_offsets": [4, 12]}}`, 12), "overlap"},
 		{"gap", file(`{`+one+`, "b": {"dtype": "F32", "shape": [2], "data_offsets": [12, 20]}}`, 20), "gaps"},
 		{"too much data", file(`{`+one+`}`, 9), "1 bytes follow"},
-		{"size", file(`{"a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}}`, 8), "8 bytes for shape [3] in F32"},
-		{"negative", file(`{"a": {"dtype": "F32", "shape": [-3], "data_offsets": [0, 8]}}`, 8), "negative or too large"},
-		{"huge", file(`{"a": {"dtype": "F32", "shape": [4294967296, 4294967296], "data_offsets": [0, 8]}}`, 8), "negative or too large"},
-		{"offsets", file(`{"a": {"dtype": "F32", "shape": [2], "data_offsets": [8, 0]}}`, 8), "data_offsets from begin to end"},
+		{"size", file(`{"a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}}`, 8),
+			"8 bytes for shape [3] in F32"},
+		{"negative", file(`{"a": {"dtype": "F32", "shape": [-3], "data_offsets": [0, 8]}}`, 8),
+			"negative or too large"},
+		{"huge", file(`{"a": {"dtype": "F32", "shape": [4294967296, 4294967296], "data_offsets": [0, 8]}}`, 8),
+			"negative or too large"},
+		{"offsets", file(`{"a": {"dtype": "F32", "shape": [2], "data_offsets": [8, 0]}}`, 8),
+			"data_offsets from begin to end"},
 		{"no shape", file(`{"a": {"dtype": "F32", "data_offsets": [0, 8]}}`, 8), "a shape of whole numbers"},
 		{"fraction", file(`{"a": {"dtype": "F32", "shape": [2.5], "data_offsets": [0, 8]}}`, 8), `tensor "a"`},
 		{"not an entry", file(`{"a": 7}`, 0), `tensor "a"`},
@@ -120,7 +132,8 @@ func TestHeaderProblems(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(w.Problems) != 1 || !strings.Contains(w.Problems[0], test.want) || !strings.Contains(w.Problems[0], singleFile) {
+			if len(w.Problems) != 1 || !strings.Contains(w.Problems[0], test.want) ||
+				!strings.Contains(w.Problems[0], singleFile) {
 				t.Errorf("problems %q, want one that says %q", w.Problems, test.want)
 			}
 		})
@@ -133,7 +146,8 @@ func TestHeaderProblems(t *testing.T) {
 		if err := os.Truncate(path, 2*maxHeaderBytes); err != nil {
 			t.Fatal(err)
 		}
-		if w, err := ReadWeights(path); err != nil || !strings.Contains(strings.Join(w.Problems, ""), "more than the 100000000 that safetensors reads") {
+		if w, err := ReadWeights(path); err != nil ||
+			!strings.Contains(strings.Join(w.Problems, ""), "more than the 100000000 that safetensors reads") {
 			t.Errorf("%v, %v", w, err)
 		}
 	})
@@ -159,15 +173,21 @@ func TestShards(t *testing.T) {
 		problems []string
 	}{
 		{"whole", map[string]string{indexFile: index, "a.safetensors": first, "b.safetensors": second}, 84, nil},
-		{"missing", map[string]string{indexFile: index, "a.safetensors": first}, 44, []string{"b.safetensors", "is missing", "1 of the model's tensors"}},
-		{"truncated", map[string]string{indexFile: index, "a.safetensors": first[:len(first)-5], "b.safetensors": second}, 84, []string{"a.safetensors", "cut off"}},
-		{"tensor elsewhere", map[string]string{indexFile: strings.Replace(index, "lm_head", "score", 1), "a.safetensors": first, "b.safetensors": second}, 84,
+		{"missing", map[string]string{indexFile: index, "a.safetensors": first}, 44,
+			[]string{"b.safetensors", "is missing", "1 of the model's tensors"}},
+		{"truncated", map[string]string{indexFile: index, "a.safetensors": first[:len(first)-5],
+			"b.safetensors": second}, 84, []string{"a.safetensors", "cut off"}},
+		{"tensor elsewhere", map[string]string{indexFile: strings.Replace(index, "lm_head", "score", 1),
+			"a.safetensors": first, "b.safetensors": second}, 84,
 			[]string{"b.safetensors", "1 tensors that the index places there", "score.weight"}},
-		{"outside", map[string]string{indexFile: strings.Replace(index, `"b.s`, `"../b.s`, 1), "a.safetensors": first}, 44, []string{"outside the model's folder"}},
+		{"outside", map[string]string{indexFile: strings.Replace(index, `"b.s`, `"../b.s`, 1), "a.safetensors": first},
+			44, []string{"outside the model's folder"}},
 		{"single first", map[string]string{indexFile: index, singleFile: second}, 40, nil},
-		{"twice", map[string]string{indexFile: index, "a.safetensors": first, "b.safetensors": string(safetensorsOf(t, "lm_head.weight BF16 10 4", "model.norm.weight F32 4"))},
+		{"twice", map[string]string{indexFile: index, "a.safetensors": first,
+			"b.safetensors": string(safetensorsOf(t, "lm_head.weight BF16 10 4", "model.norm.weight F32 4"))},
 			88, []string{`"model.norm.weight" is in two`}},
-		{"no index", map[string]string{"model-00001-of-00003.safetensors": first, "model-00003-of-00003.safetensors": second}, 84,
+		{"no index", map[string]string{"model-00001-of-00003.safetensors": first,
+			"model-00003-of-00003.safetensors": second}, 84,
 			[]string{"no " + indexFile, "of 3 shards 1 are missing (2)"}},
 	}
 	for _, test := range tests {
@@ -188,7 +208,8 @@ func TestShards(t *testing.T) {
 		})
 	}
 	w, err := ReadWeights(folder(t, tests[0].files))
-	if err != nil || !maps.Equal(w.ElementsByDtype, map[string]int64{"BF16": 80, "F32": 4}) || !maps.Equal(w.BytesByDtype, map[string]int64{"BF16": 160, "F32": 16}) {
+	if err != nil || !maps.Equal(w.ElementsByDtype, map[string]int64{"BF16": 80, "F32": 4}) ||
+		!maps.Equal(w.BytesByDtype, map[string]int64{"BF16": 160, "F32": 16}) {
 		t.Errorf("%+v, %v", w, err)
 	}
 }
@@ -204,7 +225,8 @@ func TestNothingToRead(t *testing.T) {
 		"no map":           {map[string]string{indexFile: `{}`}, "names no file"},
 		"broken index":     {map[string]string{indexFile: `{"weight_map": `}, "unexpected end"},
 		"another document": {map[string]string{indexFile: `[]`}, "weight_map"},
-		"pointer":          {map[string]string{indexFile: "version https://git-lfs.github.com/spec/v1\nsize 23950\n"}, "git lfs pull"},
+		"pointer": {map[string]string{indexFile: "version https://git-lfs.github.com/spec/v1\nsize 23950\n"},
+			"git lfs pull"},
 	} {
 		w, err := ReadWeights(folder(t, test.files))
 		if w != nil || err == nil || !strings.Contains(err.Error(), test.want) {
@@ -223,13 +245,14 @@ func TestNothingToRead(t *testing.T) {
 	if w, err := ReadWeights(dir); err != nil || !strings.Contains(strings.Join(w.Problems, ""), "missing") {
 		t.Errorf("a broken link: %v, %v", w, err)
 	}
-	if w, err := ReadWeights("/dev/zero"); err != nil || !strings.Contains(strings.Join(w.Problems, ""), "not a regular file") {
+	if w, err := ReadWeights("/dev/zero"); err != nil ||
+		!strings.Contains(strings.Join(w.Problems, ""), "not a regular file") {
 		t.Errorf("a device: %v, %v", w, err)
 	}
 }
 
-// TestLayouts: a matrix of 64 inputs and 32 outputs as each library stores it (bitsandbytes Params4bit and Int8Params, AutoGPTQ's QuantLinear,
-// AutoAWQ's WQLinear_GEMM, groups of 16), beside an embedding that is not quantised.
+// TestLayouts: a matrix of 64 inputs and 32 outputs as each library stores it (bitsandbytes Params4bit and Int8Params,
+// AutoGPTQ's QuantLinear, AutoAWQ's WQLinear_GEMM, groups of 16), beside an embedding that is not quantised.
 func TestLayouts(t *testing.T) {
 	const m = "model.layers.0.mlp.up_proj."
 	for name, test := range map[string]struct {
@@ -238,22 +261,31 @@ func TestLayouts(t *testing.T) {
 		known   bool
 	}{
 		"plain": {Plain, []string{m + "weight F16 32 64"}, true},
-		"nf4 with double quantisation": {BnB4, []string{m + "weight U8 1024 1", m + "weight.absmax U8 32", m + "weight.nested_absmax F32 1",
-			m + "weight.nested_quant_map F32 256", m + "weight.quant_map F32 16", m + "weight.quant_state.bitsandbytes__nf4 U8 90"}, true},
-		"nf4 stored as bf16": {BnB4, []string{m + "weight BF16 512 1", m + "weight.absmax F32 32", m + "weight.quant_map F32 16",
+		"nf4 with double quantisation": {BnB4,
+			[]string{m + "weight U8 1024 1", m + "weight.absmax U8 32", m + "weight.nested_absmax F32 1",
+				m + "weight.nested_quant_map F32 256", m + "weight.quant_map F32 16",
+				m + "weight.quant_state.bitsandbytes__nf4 U8 90"}, true},
+		"nf4 stored as bf16": {BnB4, []string{m + "weight BF16 512 1", m + "weight.absmax F32 32",
+			m + "weight.quant_map F32 16",
 			m + "weight.quant_state.bitsandbytes__nf4 U8 90"}, true},
-		"int8":            {BnB8, []string{m + "weight I8 32 64", m + "SCB F32 32", m + "weight_format U8"}, true},
-		"gptq 4":          {GPTQ, []string{m + "qweight I32 8 32", m + "qzeros I32 4 4", m + "scales F16 4 32", m + "g_idx I32 64"}, true},
-		"gptq 8":          {GPTQ, []string{m + "qweight I32 16 32", m + "qzeros I32 4 8", m + "scales F16 4 32", m + "g_idx I32 64"}, true},
-		"gptq 3":          {GPTQ, []string{m + "qweight I32 6 32", m + "qzeros I32 4 3", m + "scales F16 4 32", m + "g_idx I32 64"}, true},
-		"gptq no index":   {GPTQ, []string{m + "qweight I32 8 32", m + "qzeros I32 4 4", m + "scales F16 4 32"}, true},
-		"gptq no scales":  {GPTQ, []string{m + "qweight I32 8 32", m + "g_idx I32 64"}, false},
-		"awq":             {AWQ, []string{m + "qweight I32 64 4", m + "qzeros I32 4 4", m + "scales F16 4 32"}, true},
-		"fp8":             {FP8, []string{m + "weight F8_E4M3 32 64", m + "weight_scale_inv F32 1 1"}, true},
-		"packed":          {PackedOther, []string{m + "weight_packed I32 32 8", m + "weight_scale BF16 32 4", m + "weight_shape I64 2"}, false},
-		"several layouts": {mixedLayouts, []string{m + "weight I8 32 32", m + "SCB F32 32", "x.weight F8_E4M3 32 32"}, true},
+		"int8": {BnB8, []string{m + "weight I8 32 64", m + "SCB F32 32", m + "weight_format U8"}, true},
+		"gptq 4": {GPTQ, []string{m + "qweight I32 8 32", m + "qzeros I32 4 4", m + "scales F16 4 32",
+			m + "g_idx I32 64"}, true},
+		"gptq 8": {GPTQ, []string{m + "qweight I32 16 32", m + "qzeros I32 4 8", m + "scales F16 4 32",
+			m + "g_idx I32 64"}, true},
+		"gptq 3": {GPTQ, []string{m + "qweight I32 6 32", m + "qzeros I32 4 3", m + "scales F16 4 32",
+			m + "g_idx I32 64"}, true},
+		"gptq no index":  {GPTQ, []string{m + "qweight I32 8 32", m + "qzeros I32 4 4", m + "scales F16 4 32"}, true},
+		"gptq no scales": {GPTQ, []string{m + "qweight I32 8 32", m + "g_idx I32 64"}, false},
+		"awq":            {AWQ, []string{m + "qweight I32 64 4", m + "qzeros I32 4 4", m + "scales F16 4 32"}, true},
+		"fp8":            {FP8, []string{m + "weight F8_E4M3 32 64", m + "weight_scale_inv F32 1 1"}, true},
+		"packed": {PackedOther,
+			[]string{m + "weight_packed I32 32 8", m + "weight_scale BF16 32 4", m + "weight_shape I64 2"}, false},
+		"several layouts": {mixedLayouts, []string{m + "weight I8 32 32", m + "SCB F32 32", "x.weight F8_E4M3 32 32"},
+			true},
 	} {
-		tensors := append(test.tensors, "model.embed_tokens.weight F16 10 64", "model.layers.0.attn.bias F32 1 1 8 8", "ids I64 8")
+		tensors := append(test.tensors, "model.embed_tokens.weight F16 10 64", "model.layers.0.attn.bias F32 1 1 8 8",
+			"ids I64 8")
 		w, err := ReadWeights(folder(t, map[string]string{singleFile: string(safetensorsOf(t, tensors...))}))
 		if err != nil || len(w.Problems) > 0 {
 			t.Fatalf("%s: %v %v", name, w, err)
@@ -308,12 +340,18 @@ func TestCompare(t *testing.T) {
 		{"without the prefix", llama, edit("model.", ""), nil},
 		{"resized vocabulary", llama, edit("embed_tokens.weight BF16 100 64", "embed_tokens.weight BF16 104 64"),
 			[]string{"104 rows and the config says vocab_size 100", "of another size"}},
-		{"missing tensors", llama, whole[:len(whole)-1], []string{"1 modules of LlamaForCausalLM are not in the files"}},
-		{"one block more", llama, append(edit("", ""), "model.layers.2.input_layernorm.weight BF16 64"), []string{"model.layers.2.input_layernorm"}},
-		{"another size", llama, edit("o_proj.weight BF16 4096", "o_proj.weight BF16 2048"), []string{"2 modules of LlamaForCausalLM are of another size"}},
-		{"dtype", parsed(with(`"vocab_size": 100`, `"vocab_size": 100, "torch_dtype": "float16"`)), whole, []string{"stored in bf16 and the config says fp16"}},
-		{"tied head all the same", parsed(with(`"vocab_size": 100`, `"vocab_size": 100, "tie_word_embeddings": true`)), whole, nil},
-		{"other names", llama, []string{"transformer.h.0.w BF16 10", "transformer.h.1.w BF16 10"}, []string{"holds 20 parameters"}},
+		{"missing tensors", llama, whole[:len(whole)-1],
+			[]string{"1 modules of LlamaForCausalLM are not in the files"}},
+		{"one block more", llama, append(edit("", ""), "model.layers.2.input_layernorm.weight BF16 64"),
+			[]string{"model.layers.2.input_layernorm"}},
+		{"another size", llama, edit("o_proj.weight BF16 4096", "o_proj.weight BF16 2048"),
+			[]string{"2 modules of LlamaForCausalLM are of another size"}},
+		{"dtype", parsed(with(`"vocab_size": 100`, `"vocab_size": 100, "torch_dtype": "float16"`)), whole,
+			[]string{"stored in bf16 and the config says fp16"}},
+		{"tied head all the same", parsed(with(`"vocab_size": 100`, `"vocab_size": 100, "tie_word_embeddings": true`)),
+			whole, nil},
+		{"other names", llama, []string{"transformer.h.0.w BF16 10", "transformer.h.1.w BF16 10"},
+			[]string{"holds 20 parameters"}},
 		{"only a count", FromParams(7e9), whole, nil},
 	}
 	for _, test := range tests {
@@ -337,7 +375,8 @@ func TestCompare(t *testing.T) {
 
 // TestCompareExperts: transformers 4 stores a Linear for each expert, 5 a stack; Mixtral 4 calls the block otherwise.
 func TestCompareExperts(t *testing.T) {
-	text := strings.NewReplacer(`"llama"`, `"mixtral"`, "Llama", "Mixtral", `"vocab_size"`, `"num_local_experts": 2, "num_key_value_heads": 4, "vocab_size"`).Replace(tinyLlama)
+	text := strings.NewReplacer(`"llama"`, `"mixtral"`, "Llama", "Mixtral", `"vocab_size"`,
+		`"num_local_experts": 2, "num_key_value_heads": 4, "vocab_size"`).Replace(tinyLlama)
 	a, err := Parse([]byte(text), "config.json")
 	if err != nil {
 		t.Fatal(err)
@@ -375,7 +414,8 @@ func FuzzHeader(f *testing.F) {
 		}
 		f.Add(data)
 	}
-	f.Add(safetensorsOf(f, "a.qweight I32 8 32", "a.qzeros I32 4 4", "a.scales F16 4 32", "b.weight U8 4 1", "b.weight.absmax F32 1"))
+	f.Add(safetensorsOf(f, "a.qweight I32 8 32", "a.qzeros I32 4 4", "a.scales F16 4 32", "b.weight U8 4 1",
+		"b.weight.absmax F32 1"))
 	f.Add([]byte("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		tensors, err := readHeader(bytes.NewReader(data), int64(len(data)))

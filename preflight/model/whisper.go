@@ -2,8 +2,8 @@ package model
 
 import "slices"
 
-// whisper reads WhisperConfig: transformers/models/whisper. Two convolutions turn the spectrogram into frames; the encoder's positions
-// are sinusoids that are stored but not trained.
+// whisper reads WhisperConfig: transformers/models/whisper. Two convolutions turn the spectrogram into frames; the
+// encoder's positions are sinusoids that are stored but not trained.
 func whisper(c *config) *blueprint {
 	b := &blueprint{base: "model"}
 	encoder := &blueprint{}
@@ -18,11 +18,13 @@ func whisper(c *config) *blueprint {
 		whisperClassifier(c, encoder)
 		return encoder
 	}
-	b.embeddings = within("decoder.", slices.Concat(embedding("embed_tokens", b.Vocab, h), embedding("embed_positions", b.MaxPositions, h)))
+	b.embeddings = within("decoder.",
+		slices.Concat(embedding("embed_tokens", b.Vocab, h), embedding("embed_positions", b.MaxPositions, h)))
 	b.blocks = layers(b.Layers, "decoder.layers.*.", seq2seqBlock(&b.Architecture, false))
 	b.final = layerNorm("decoder.layer_norm", h)
 	b.after(encoder, "encoder.")
-	b.head = c.head(map[task][]Tensor{bareModel: nil, conditionalGeneration: projection("proj_out", Head, h, b.Vocab, false)})
+	b.head = c.head(map[task][]Tensor{bareModel: nil,
+		conditionalGeneration: projection("proj_out", Head, h, b.Vocab, false)})
 	return b
 }
 
@@ -30,7 +32,8 @@ func whisper(c *config) *blueprint {
 func whisperFront(h, bins, positions int64) []Tensor {
 	const kernel = 3
 	return []Tensor{tensor("conv1", Other, h, bins, kernel).as(PartFirstFrames), tensor("conv1", Bias, h),
-		tensor("conv2", Other, h, h, kernel).as(PartSecondFrames), tensor("conv2", Bias, h), sinusoids("embed_positions", positions, h)}
+		tensor("conv2", Other, h, h, kernel).as(PartSecondFrames), tensor("conv2", Bias, h),
+		sinusoids("embed_positions", positions, h)}
 }
 
 // sinusoids are positions that are stored but not trained.
@@ -47,5 +50,6 @@ func whisperClassifier(c *config, b *blueprint) {
 	if c.flag("use_weighted_layer_sum", false) {
 		b.head = []Tensor{tensor("", Other, b.Layers+1)} // a parameter of the class itself
 	}
-	b.head = slices.Concat(b.head, linear(PartProjection, "projector", b.Hidden, width, true), projection("classifier", Head, width, c.labels(), true))
+	b.head = slices.Concat(b.head, linear(PartProjection, "projector", b.Hidden, width, true),
+		projection("classifier", Head, width, c.labels(), true))
 }

@@ -32,7 +32,8 @@ func bioGPT(c *config) *blueprint {
 	b.AttentionDropout = c.probability(0.1, "attention_probs_dropout_prob")
 	bartDecoder(c, b)
 	h := b.Hidden
-	b.embeddings = slices.Concat(embedding("embed_tokens", b.Vocab, h), embedding("embed_positions", b.MaxPositions+optPositionOffset, h))
+	b.embeddings = slices.Concat(embedding("embed_tokens", b.Vocab, h),
+		embedding("embed_positions", b.MaxPositions+optPositionOffset, h))
 	heads := decoderHeads("output_projection", "classifier", h, b.Vocab, c.labels(), false)
 	delete(heads, questionAnswering)
 	b.head = c.head(heads)
@@ -48,7 +49,8 @@ func bartDecoder(c *config, b *blueprint) {
 	b.EmbeddingDropout = b.HiddenDropout
 	b.ActivationDropout = c.probability(0, "activation_dropout")
 	if c.flag("add_cross_attention", false) {
-		c.reject("add_cross_attention", "models with cross-attention cannot be counted: give --params for a lower bound")
+		c.reject("add_cross_attention",
+			"models with cross-attention cannot be counted: give --params for a lower bound")
 	}
 	b.blocks = layers(b.Layers, "layers.*.", seq2seqBlock(&b.Architecture, true))
 	b.final = layerNorm("layer_norm", b.Hidden)

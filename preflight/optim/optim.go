@@ -1,5 +1,6 @@
-// Package optim is what is known of optimizers: one row each, with all its names, the bytes of its state and of its step. The job's
-// readers ask it what a word means, the estimate asks it for bytes. It is pure and imports nothing of ours.
+// Package optim is what is known of optimizers: one row each, with all its names, the bytes of its state and of its
+// step. The job's readers ask it what a word means, the estimate asks it for bytes. It is pure and imports nothing of
+// ours.
 package optim
 
 import (
@@ -24,9 +25,11 @@ type Optimizer struct {
 	// embeddings32, if not 0, is the bytes of state per element of an nn.Embedding under HF Trainer, which registers
 	// {"optim_bits": 32} for every such weight of bitsandbytes' 8-bit optimizers (transformers/trainer.py).
 	embeddings32 int64
-	// InBackward: each weight is updated, and its gradient freed, while backward goes on. It counts the gradients alive at once.
+	// InBackward: each weight is updated, and its gradient freed, while backward goes on. It counts the gradients alive
+	// at once.
 	InBackward int64
-	// EmptyStep is the bytes an element that torch holds beside the states in a step without gradients on one flat tensor.
+	// EmptyStep is the bytes an element that torch holds beside the states in a step without gradients on one flat
+	// tensor.
 	EmptyStep int64
 	OnHost    bool // states, master weights and the step are in host memory
 	Paged     bool // states of Tensor.Paged are in managed memory, which may move to the host
@@ -41,14 +44,15 @@ type Vocabulary int
 
 // The vocabularies, with the place where their owner lists them.
 const (
-	Ours         Vocabulary = iota
-	Trainer                 // transformers' OptimizerNames (training_args.py, 4.40 to 5.24), without the suffix of Layerwise
-	Class                   // a Python class, by any module of its package
-	Axolotl                 // utils/schemas/enums.py, CustomSupportedOptimizers
-	DeepSpeed               // runtime/engine.py, _configure_basic_optimizer; in lower case
-	Megatron                // training/arguments.py, --optimizer
-	Nanotron                // config/config.py, optimizer_factory.name; in lower case
-	LLaMAFactory            // hparams/finetuning_args.py, the switches use_*
+	Ours Vocabulary = iota
+	// transformers' OptimizerNames (training_args.py, 4.40 to 5.24), without the suffix of Layerwise
+	Trainer
+	Class        // a Python class, by any module of its package
+	Axolotl      // utils/schemas/enums.py, CustomSupportedOptimizers
+	DeepSpeed    // runtime/engine.py, _configure_basic_optimizer; in lower case
+	Megatron     // training/arguments.py, --optimizer
+	Nanotron     // config/config.py, optimizer_factory.name; in lower case
+	LLaMAFactory // hparams/finetuning_args.py, the switches use_*
 )
 
 // words are names by vocabulary, several parted by blanks.
@@ -68,14 +72,16 @@ const (
 
 type forms map[Form]string
 
-// Layerwise is how Trainer marks optimizers that work on one weight at a time, in backward (transformers/trainer_optimizer.py).
+// Layerwise is how Trainer marks optimizers that work on one weight at a time, in backward
+// (transformers/trainer_optimizer.py).
 const Layerwise = "_layerwise"
 
 // Find gives the optimizer that a word of one of these vocabularies names; the first that has it decides.
 func Find(word string, in ...Vocabulary) (Optimizer, bool) {
 	for _, v := range in {
 		for _, o := range optimizers {
-			if slices.ContainsFunc(o.Words(v), func(w string) bool { return w == word || v == Class && sameClass(w, word) }) {
+			if slices.ContainsFunc(o.Words(v),
+				func(w string) bool { return w == word || v == Class && sameClass(w, word) }) {
 				return o, true
 			}
 		}
@@ -83,7 +89,8 @@ func Find(word string, in ...Vocabulary) (Optimizer, bool) {
 	return Optimizer{}, false
 }
 
-// sameClass: torch.optim.adamw.AdamW is torch.optim.AdamW. Packages have one optimizer of a name, wherever they keep it.
+// sameClass: torch.optim.adamw.AdamW is torch.optim.AdamW. Packages have one optimizer of a name, wherever they keep
+// it.
 func sameClass(a, b string) bool {
 	packageA, _, _ := strings.Cut(a, ".")
 	packageB, _, _ := strings.Cut(b, ".")

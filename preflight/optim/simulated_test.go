@@ -46,7 +46,8 @@ func readRealOptimizers(t *testing.T) realOptimizers {
 func (f realOptimizers) tensors(onlyLinear bool) []Tensor {
 	var list []Tensor
 	for _, shown := range f.Tensors {
-		t := Tensor{Shape: shown.Shape, Elements: 1, Repeat: 1, Linear: shown.Role == "linear", Embedding: shown.Role == "embedding"}
+		t := Tensor{Shape: shown.Shape, Elements: 1, Repeat: 1, Linear: shown.Role == "linear",
+			Embedding: shown.Role == "embedding"}
 		for _, d := range t.Shape {
 			t.Elements *= d
 		}
@@ -57,8 +58,8 @@ func (f realOptimizers) tensors(onlyLinear bool) []Tensor {
 	return list
 }
 
-// States agree with the real optimizers to the byte; a step's temporaries within 10 % (small leftovers of the tensor before; in models of
-// ordinary size they vanish) and 40 KiB.
+// States agree with the real optimizers to the byte; a step's temporaries within 10 % (small leftovers of the tensor
+// before; in models of ordinary size they vanish) and 40 KiB.
 func TestRealOptimizers(t *testing.T) {
 	file := readRealOptimizers(t)
 	width := map[string]int64{"fp32": 4, "bf16": 2}
@@ -69,7 +70,8 @@ func TestRealOptimizers(t *testing.T) {
 			t.Errorf("%s: no row", name)
 			continue
 		}
-		tensors, setting := file.tensors(row.OnlyLinear), Setting{Width: width[row.ParamDtype], Rank: file.Rank, Trainer: row.HuggingFace}
+		tensors, setting := file.tensors(row.OnlyLinear),
+			Setting{Width: width[row.ParamDtype], Rank: file.Rank, Trainer: row.HuggingFace}
 		if got := o.StateBytes(tensors, setting); got != row.State {
 			t.Errorf("%s: %d bytes of state, want %d", name, got, row.State)
 		}
@@ -85,7 +87,8 @@ func TestRealOptimizers(t *testing.T) {
 	}
 }
 
-// All optimizers but those named here were run. The paged ones have the states of those that are not; the others have no package on a CPU.
+// All optimizers but those named here were run. The paged ones have the states of those that are not; the others have
+// no package on a CPU.
 func TestOptimizersWereRun(t *testing.T) {
 	file := readRealOptimizers(t)
 	untested := []string{"adamw_foreach", "adamw_anyprecision", "cpu_adam", "lamb", "grokadamw", "galore_adamw_8bit"}

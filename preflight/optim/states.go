@@ -20,14 +20,15 @@ func kahanState(t Tensor, s Setting) int64 {
 	return adamState(t, s)
 }
 
-// Blocks and the size below which states stay as they are: bitsandbytes/optim/optimizer.py (blocksize, min_8bit_size) and torchao/optim/adam.py.
+// Blocks and the size below which states stay as they are: bitsandbytes/optim/optimizer.py (blocksize, min_8bit_size)
+// and torchao/optim/adam.py.
 const (
 	stateBlock      = 256
 	smallestBlocked = 4096
 )
 
-// blockState is bitsandbytes' 8-bit state: one byte an element and an fp32 scale for each block, for each of n moments; small tensors
-// stay in fp32.
+// blockState is bitsandbytes' 8-bit state: one byte an element and an fp32 scale for each block, for each of n moments;
+// small tensors stay in fp32.
 func blockState(moments int64) func(Tensor, Setting) int64 {
 	return func(t Tensor, _ Setting) int64 {
 		if t.Elements < smallestBlocked {
@@ -37,8 +38,8 @@ func blockState(moments int64) func(Tensor, Setting) int64 {
 	}
 }
 
-// torchaoState is torchao's two moments of 8 or 4 bits: as bitsandbytes', but every tensor has tables of fp32 of its own, and those that do
-// not divide into blocks stay in their dtype. Trainer passes blocks of 256 for both.
+// torchaoState is torchao's two moments of 8 or 4 bits: as bitsandbytes', but every tensor has tables of fp32 of its
+// own, and those that do not divide into blocks stay in their dtype. Trainer passes blocks of 256 for both.
 func torchaoState(bits int64) func(Tensor, Setting) int64 {
 	return func(t Tensor, s Setting) int64 {
 		if t.Elements < smallestBlocked || t.Elements%stateBlock != 0 && !t.Shapeless {
@@ -48,8 +49,8 @@ func torchaoState(bits int64) func(Tensor, Setting) int64 {
 	}
 }
 
-// factoredState is a row and a column of fp32 means for a matrix and a whole vector otherwise (Shazeer and Stern 2018; transformers'
-// Adafactor without beta1, AdaLomo).
+// factoredState is a row and a column of fp32 means for a matrix and a whole vector otherwise (Shazeer and Stern 2018;
+// transformers' Adafactor without beta1, AdaLomo).
 func factoredState(t Tensor, _ Setting) int64 { return 4 * factoredElements(t) }
 
 // factoredOwnWidth is the same in the gradient's own dtype (torch.optim.Adafactor).
@@ -75,8 +76,8 @@ func muonState(t Tensor, s Setting) int64 {
 	return adamState(t, s)
 }
 
-// galoreState keeps Adam's moments of the projection (long side x rank) and the projector. In fp32 the projector is a view of all singular
-// vectors, which stay with it; in 16 bit it is a copy of the first of them.
+// galoreState keeps Adam's moments of the projection (long side x rank) and the projector. In fp32 the projector is a
+// view of all singular vectors, which stay with it; in 16 bit it is a copy of the first of them.
 func galoreState(t Tensor, s Setting) int64 {
 	if !t.hidden() {
 		return adamState(t, s)

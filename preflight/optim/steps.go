@@ -33,7 +33,8 @@ func one(n int64) func(Update) int64 {
 	return func(u Update) int64 { return n * u.Width * u.largest() }
 }
 
-// oneWide is bytes an element of the largest tensor, by the width of the weights: 16-bit ones are worked on as fp32 copies.
+// oneWide is bytes an element of the largest tensor, by the width of the weights: 16-bit ones are worked on as fp32
+// copies.
 func oneWide(fp32, narrow int64) func(Update) int64 {
 	return func(u Update) int64 {
 		if u.Width < 4 {
@@ -43,8 +44,9 @@ func oneWide(fp32, narrow int64) func(Update) int64 {
 	}
 }
 
-// muonTemporaries is the larger of two steps. Newton-Schulz of one matrix in bf16: the update, the matrix before and after an iteration,
-// and two squares of its short side, or three and the matrix (torch/optim/_muon.py; exact in fp32 and bf16). AdamW of the rest: one list.
+// muonTemporaries is the larger of two steps. Newton-Schulz of one matrix in bf16: the update, the matrix before and
+// after an iteration, and two squares of its short side, or three and the matrix (torch/optim/_muon.py; exact in fp32
+// and bf16). AdamW of the rest: one list.
 func muonTemporaries(u Update) int64 {
 	hidden := u.only(Tensor.hidden, true)
 	var most int64
@@ -67,14 +69,16 @@ func lowRank(projected func(t Tensor, u Update) int64, others func(Update) int64
 	}
 }
 
-// lowRankStep is the update of full size twice (projected back, then scaled) and three projections: gradient, denominator, update.
+// lowRankStep is the update of full size twice (projected back, then scaled) and three projections: gradient,
+// denominator, update.
 func lowRankStep(t Tensor, u Update) int64 {
 	short, long := t.sides()
 	return u.Width * (2*t.Elements + 3*long*min(u.Rank, short))
 }
 
-// singularVectors is the decomposition that GaLore makes every update_proj_gap steps, in fp32: the gradient's copy if it is narrower, the
-// vectors of both sides and the products with the singular values. What cuSOLVER needs for itself is not counted.
+// singularVectors is the decomposition that GaLore makes every update_proj_gap steps, in fp32: the gradient's copy if
+// it is narrower, the vectors of both sides and the products with the singular values. What cuSOLVER needs for itself
+// is not counted.
 func singularVectors(t Tensor, u Update) int64 {
 	short, long := t.sides()
 	bytes := 4 * (t.Elements + short*short + 2*long*min(u.Rank, short))

@@ -10,7 +10,8 @@ const (
 	schedule  = "schedulefree: a second sequence z, and exp_avg_sq for Adam"
 )
 
-// The known optimizers: to add one, add a row. Nearly all were run (preflight/estimate/lab/optimizers.py, TestRealOptimizers).
+// The known optimizers: to add one, add a row. Nearly all were run (preflight/estimate/lab/optimizers.py,
+// TestRealOptimizers).
 var optimizers = []Optimizer{
 	{
 		Name: "adamw", Title: "AdamW of PyTorch in the implementation that it chooses itself",
@@ -34,7 +35,8 @@ var optimizers = []Optimizer{
 	{
 		Name: "adamw_fused", Title: "AdamW in one kernel, of PyTorch, Apex or DeepSpeed",
 		words: words{
-			Trainer: "adamw_torch_fused adamw_torch_npu_fused adamw_apex_fused", Class: "deepspeed.ops.adam.FusedAdam apex.optimizers.FusedAdam",
+			Trainer: "adamw_torch_fused adamw_torch_npu_fused adamw_apex_fused",
+			Class:   "deepspeed.ops.adam.FusedAdam apex.optimizers.FusedAdam",
 		},
 		forms: forms{EightBit: "adamw_8bit", Host: "cpu_adam"},
 		state: adamState, step: none, source: "torch/optim/adam.py: fused kernel, no intermediate",
@@ -43,7 +45,8 @@ var optimizers = []Optimizer{
 		Name: "adamw_loop", Title: "AdamW, one tensor after the other",
 		words: words{Trainer: "adamw_hf", Class: "transformers.AdamW"}, // which was transformers' own, before 4.57
 		forms: forms{Fused: "adamw_fused", EightBit: "adamw_8bit", Host: "cpu_adam"},
-		state: adamState, step: one(2), EmptyStep: 8, source: "torch/optim/adam.py: the root and the denominator of one tensor",
+		state: adamState, step: one(2), EmptyStep: 8,
+		source: "torch/optim/adam.py: the root and the denominator of one tensor",
 	},
 	{
 		Name: "adamw_anyprecision", Title: "AdamW of torchdistx",
@@ -60,7 +63,8 @@ var optimizers = []Optimizer{
 	{
 		Name: "adamw_bnb", Title: "bitsandbytes' AdamW with fp32 states",
 		words: words{
-			Class: "bitsandbytes.optim.AdamW bitsandbytes.optim.AdamW32bit bitsandbytes.optim.Adam bitsandbytes.optim.Adam32bit",
+			Class: "bitsandbytes.optim.AdamW bitsandbytes.optim.AdamW32bit bitsandbytes.optim.Adam " +
+				"bitsandbytes.optim.Adam32bit",
 		},
 		forms: forms{EightBit: "adamw_8bit"},
 		state: fixed(8), step: none, source: bnb32,
@@ -93,7 +97,8 @@ var optimizers = []Optimizer{
 	{
 		Name: "adamw_4bit", Title: "torchao's AdamW with 4-bit states",
 		words: words{
-			Trainer: "adamw_torch_4bit", Axolotl: "ao_adamw_4bit", Class: "torchao.optim.AdamW4bit torchao.optim.Adam4bit",
+			Trainer: "adamw_torch_4bit", Axolotl: "ao_adamw_4bit",
+			Class: "torchao.optim.AdamW4bit torchao.optim.Adam4bit",
 		},
 		state: torchaoState(4), step: one(2), Rough: true, source: torchao,
 	},
@@ -110,17 +115,20 @@ var optimizers = []Optimizer{
 	{
 		Name: "stable_adamw", Title: "StableAdamW of optimi",
 		words: words{Trainer: "stable_adamw", Class: "optimi.StableAdamW"},
-		state: kahanState, step: lists(1), Rough: true, source: "optimi/stableadamw.py: a compensation for 16-bit weights",
+		state: kahanState, step: lists(1), Rough: true,
+		source: "optimi/stableadamw.py: a compensation for 16-bit weights",
 	},
 	{
 		Name: "adamw_optimi", Title: "AdamW of optimi, one tensor after the other",
 		words: words{Axolotl: "optimi_adamw", Class: "optimi.AdamW"},
-		state: kahanState, step: one(1), source: "optimi/adamw.py: a compensation for 16-bit weights; foreach is off in axolotl",
+		state: kahanState, step: one(1),
+		source: "optimi/adamw.py: a compensation for 16-bit weights; foreach is off in axolotl",
 	},
 	{
 		Name: "grokadamw", Title: "GrokAdamW",
 		words: words{Trainer: "grokadamw", Class: "grokadamw.GrokAdamW"},
-		state: noState, step: one(6), Rough: true, source: "grokadamw.py: states live on the host; one tensor's three visit",
+		state: noState, step: one(6), Rough: true,
+		source: "grokadamw.py: states live on the host; one tensor's three visit",
 	},
 	{
 		Name: "schedule_free_adamw", Title: "schedule-free AdamW",
@@ -140,7 +148,8 @@ var optimizers = []Optimizer{
 	{
 		Name: "adafactor", Title: "Adafactor of transformers",
 		words: words{Trainer: "adafactor", Class: "transformers.Adafactor"},
-		state: factoredState, step: oneWide(8, 16), Rough: true, source: "transformers/optimization.py: fp32 row and column means",
+		state: factoredState, step: oneWide(8, 16), Rough: true,
+		source: "transformers/optimization.py: fp32 row and column means",
 	},
 	{
 		Name: "adafactor_torch", Title: "Adafactor of PyTorch",
@@ -151,7 +160,8 @@ var optimizers = []Optimizer{
 	{
 		Name: "lion", Title: "bitsandbytes' Lion",
 		words: words{
-			Trainer: "lion_32bit", Class: "bitsandbytes.optim.Lion bitsandbytes.optim.Lion32bit deepspeed.ops.lion.FusedLion", DeepSpeed: "lion",
+			Trainer: "lion_32bit", Class: "bitsandbytes.optim.Lion bitsandbytes.optim.Lion32bit " +
+				"deepspeed.ops.lion.FusedLion", DeepSpeed: "lion",
 		},
 		forms: forms{EightBit: "lion_8bit"},
 		state: fixed(4), step: none, source: bnb32,
@@ -160,7 +170,8 @@ var optimizers = []Optimizer{
 		Name: "lion_pytorch", Title: "Lion of lion-pytorch, one tensor after the other",
 		words: words{Axolotl: "lion_pytorch", Class: "lion_pytorch.Lion", Megatron: "lion"},
 		forms: forms{EightBit: "lion_8bit"},
-		state: oneState, step: one(2), source: "lion_pytorch/lion_pytorch.py: exp_avg of the parameter's dtype; its copy and the update",
+		state: oneState, step: one(2), source: "lion_pytorch/lion_pytorch.py: exp_avg of the parameter's dtype; its " +
+			"copy and the update",
 	},
 	{
 		Name: "lion_8bit", Title: "bitsandbytes' 8-bit Lion",
@@ -169,7 +180,8 @@ var optimizers = []Optimizer{
 	},
 	{
 		Name: "paged_lion", Title: "bitsandbytes' Lion with paged states",
-		words: words{Trainer: "paged_lion_32bit", Class: "bitsandbytes.optim.PagedLion bitsandbytes.optim.PagedLion32bit"},
+		words: words{Trainer: "paged_lion_32bit",
+			Class: "bitsandbytes.optim.PagedLion bitsandbytes.optim.PagedLion32bit"},
 		forms: forms{EightBit: "paged_lion_8bit"},
 		state: fixed(4), step: none, Paged: true, source: bnb32 + paged,
 	},
@@ -192,7 +204,8 @@ var optimizers = []Optimizer{
 	{
 		Name: "paged_ademamix", Title: "bitsandbytes' AdEMAMix with paged states",
 		words: words{
-			Trainer: "paged_ademamix_32bit", Class: "bitsandbytes.optim.PagedAdEMAMix bitsandbytes.optim.PagedAdEMAMix32bit",
+			Trainer: "paged_ademamix_32bit",
+			Class:   "bitsandbytes.optim.PagedAdEMAMix bitsandbytes.optim.PagedAdEMAMix32bit",
 		},
 		forms: forms{EightBit: "paged_ademamix_8bit"},
 		state: fixed(12), step: none, Paged: true, source: bnb32 + paged,
@@ -251,7 +264,8 @@ var optimizers = []Optimizer{
 	{
 		Name: "rmsprop_bnb", Title: "bitsandbytes' RMSprop",
 		words: words{
-			Trainer: "rmsprop_bnb rmsprop_bnb_32bit", Class: "bitsandbytes.optim.RMSprop bitsandbytes.optim.RMSprop32bit",
+			Trainer: "rmsprop_bnb rmsprop_bnb_32bit",
+			Class:   "bitsandbytes.optim.RMSprop bitsandbytes.optim.RMSprop32bit",
 		},
 		forms: forms{EightBit: "rmsprop_8bit"},
 		state: fixed(4), step: none, source: bnb32,
@@ -264,9 +278,11 @@ var optimizers = []Optimizer{
 	{
 		Name: "muon", Title: "Muon for hidden matrices, AdamW for all else",
 		words: words{
-			Axolotl: "muon", Class: "torch.optim.Muon", DeepSpeed: "muon", Megatron: "muon dist_muon adaptive_muon", LLaMAFactory: "use_muon",
+			Axolotl: "muon", Class: "torch.optim.Muon", DeepSpeed: "muon", Megatron: "muon dist_muon adaptive_muon",
+			LLaMAFactory: "use_muon",
 		},
-		state: muonState, step: muonTemporaries, Rough: true, source: "torch/optim/_muon.py for hidden matrices, AdamW for all else",
+		state: muonState, step: muonTemporaries, Rough: true,
+		source: "torch/optim/_muon.py for hidden matrices, AdamW for all else",
 	},
 	{
 		Name: "galore_adamw", Title: "AdamW on GaLore's projections",
@@ -275,7 +291,8 @@ var optimizers = []Optimizer{
 	},
 	{
 		Name: "galore_adamw_8bit", Title: "8-bit AdamW on GaLore's projections",
-		words: words{Trainer: "galore_adamw_8bit", Axolotl: "q_galore_adamw8bit", Class: "galore_torch.GaLoreAdamW8bit"},
+		words: words{Trainer: "galore_adamw_8bit", Axolotl: "q_galore_adamw8bit",
+			Class: "galore_torch.GaLoreAdamW8bit"},
 		state: galore8bitState, step: galoreTemporaries, Projects: true, Rough: true, source: galore + "; " + bnb,
 	},
 	{

@@ -7,7 +7,8 @@ type Tensor struct {
 	Shape    []int64
 	Elements int64 // of one
 	Repeat   int64 // how many there are
-	// Width, if not 0, is the bytes of an element of this weight and its gradient where they are not those of all others.
+	// Width, if not 0, is the bytes of an element of this weight and its gradient where they are not those of all
+	// others.
 	Width     int64
 	Linear    bool // of a matrix product between hidden states
 	Embedding bool // of an nn.Embedding itself, not of an adapter on it
@@ -59,7 +60,8 @@ func (u Update) elements() int64 {
 	return ceilDiv(sum, u.Shards)
 }
 
-// largest is the elements of the largest tensor that is updated at a time. A shard may hold a part of one tensor and nothing else.
+// largest is the elements of the largest tensor that is updated at a time. A shard may hold a part of one tensor and
+// nothing else.
 func (u Update) largest() int64 {
 	var most int64
 	for _, t := range u.Tensors {

@@ -34,8 +34,9 @@ type combined struct {
 	ids, how []string
 }
 
-// Combine finds the cheapest set of remedies with which the job fits; when none does, the set of all that apply, with Fits false. It is nil
-// when the job fits as it is, its device is unknown, or too little is known of it to say that anything fits.
+// Combine finds the cheapest set of remedies with which the job fits; when none does, the set of all that apply, with
+// Fits false. It is nil when the job fits as it is, its device is unknown, or too little is known of it to say that
+// anything fits.
 func Combine(in estimate.Input) (*Combination, error) {
 	now, err := estimate.Run(in)
 	if err != nil {
@@ -62,7 +63,8 @@ func Combine(in estimate.Input) (*Combination, error) {
 func fits(e *estimate.Estimate) bool { return e.Fits != nil && *e.Fits }
 
 func (c combined) result() *Combination {
-	return &Combination{IDs: c.ids, How: c.how, DeviceBytes: c.estimate.PerGPU.DeviceBytes, TotalBytes: c.estimate.GPU.TotalBytes, Fits: fits(c.estimate)}
+	return &Combination{IDs: c.ids, How: c.how, DeviceBytes: c.estimate.PerGPU.DeviceBytes,
+		TotalBytes: c.estimate.GPU.TotalBytes, Fits: fits(c.estimate)}
 }
 
 // weighable are the changes whose effect the estimate can tell.
@@ -135,7 +137,8 @@ func relax(in estimate.Input, picks []pick) combined {
 	return done
 }
 
-// combine applies picks one after the other. It fails when one does not apply after those before it, or the estimate refuses the job.
+// combine applies picks one after the other. It fails when one does not apply after those before it, or the estimate
+// refuses the job.
 func combine(in estimate.Input, picks []pick) (combined, bool) {
 	var done combined
 	for _, p := range picks {

@@ -10,9 +10,11 @@ import (
 	"oomguard/preflight/remedy"
 )
 
-// TestCombineIsCheapest: no single remedy before it in price fits, the combination does, and leaving any member out does not.
+// TestCombineIsCheapest: no single remedy before it in price fits, the combination does, and leaving any member out
+// does not.
 func TestCombineIsCheapest(t *testing.T) {
-	in := bf16Master(func(j *job.Job) { // 6.7e9 parameters take 16 bytes each: 108 GB of states alone, on 80 GB, beside the activations of 32 x 4096 tokens
+	// 6.7e9 parameters take 16 bytes each: 108 GB of states alone, on 80 GB, beside the activations of 32 x 4096 tokens
+	in := bf16Master(func(j *job.Job) {
 		j.WorldSize, j.NProc, j.MicroBatch, j.SeqLen = set(8), set(8), set(32), set(4096)
 	})
 	in.Model = load(t, "meta-llama__Llama-2-7b-hf")
@@ -49,7 +51,8 @@ func TestCombineIsAsMildAsItFits(t *testing.T) {
 	if err != nil || c == nil || !c.Fits {
 		t.Fatal(c, err)
 	}
-	if how := strings.Join(c.How, "; "); slices.Contains(c.IDs, "grad-accum") && strings.Contains(how, "micro-batch 1 ") {
+	if how := strings.Join(c.How, "; "); slices.Contains(c.IDs, "grad-accum") &&
+		strings.Contains(how, "micro-batch 1 ") {
 		t.Errorf("%s", how)
 	}
 }

@@ -1,5 +1,5 @@
-// Package plan searches, on top of package estimate, for what would make a training fit and for the largest that does. It is
-// pure: every answer is the estimator's own, for a job changed in one way.
+// Package plan searches, on top of package estimate, for what would make a training fit and for the largest that does.
+// It is pure: every answer is the estimator's own, for a job changed in one way.
 package plan
 
 import (
@@ -14,8 +14,8 @@ import (
 // Max is the largest value of a quantity that fits, by three measures; 0: not even 1 fits.
 type Max struct {
 	Quantity string `json:"quantity"` // params, batch (micro-batch) or seq (tokens)
-	// RuleOfThumb is what the model states alone allow: (device total - reserve) / (bytes of states a parameter takes on one device).
-	// Only for params.
+	// RuleOfThumb is what the model states alone allow: (device total - reserve) / (bytes of states a parameter takes
+	// on one device). Only for params.
 	RuleOfThumb int64 `json:"rule_of_thumb,omitempty"`
 	// Estimate is what the whole prediction allows: states, buffers, the optimizer's step, context and NCCL.
 	Estimate int64 `json:"estimate"`
@@ -70,16 +70,17 @@ const searchLimit = int64(1e15)
 // ErrUnknown is in the chain of errors about what is not known of the job.
 var ErrUnknown = errors.New("what decides is not known")
 
-// Largest is the largest batch or sequence (see Max.Quantity) that can be trained the way in.Job says on in.Hardware. It fails when the
-// device's memory is unknown or the job cannot be estimated, and with ErrUnknown when the estimate is partial: for a model that is only a number of
-// parameters, for one.
+// Largest is the largest batch or sequence (see Max.Quantity) that can be trained the way in.Job says on in.Hardware.
+// It fails when the device's memory is unknown or the job cannot be estimated, and with ErrUnknown when the estimate is
+// partial: for a model that is only a number of parameters, for one.
 func Largest(in estimate.Input, what string) (Max, error) {
 	e, err := at(in, quantities()[what], 1)
 	if err != nil {
 		return Max{}, err
 	}
 	if in.Options.ActivationBytes >= 0 || architecture(in) == nil || architecture(in).Layers == 0 {
-		return Max{}, fmt.Errorf("plan: %w: what a batch or a sequence takes; give --model DIR or config.json", ErrUnknown)
+		return Max{}, fmt.Errorf("plan: %w: what a batch or a sequence takes; give --model DIR or config.json",
+			ErrUnknown)
 	}
 	if e.Partial && (e.Fits == nil || *e.Fits) {
 		return Max{}, fmt.Errorf("plan: %w: %s; give %s", ErrUnknown, e.Lacks(), e.Give())
@@ -87,13 +88,14 @@ func Largest(in estimate.Input, what string) (Max, error) {
 	return largest(in, what)
 }
 
-// MaxParams is the largest number of parameters that can be trained the way in.Job says on in.Hardware. reserveBytes stands for
-// activations and logits, which a bare number of parameters does not tell. It fails when the device's memory is unknown, when the
-// reserve does not leave any of it, or when the job itself cannot be estimated.
+// MaxParams is the largest number of parameters that can be trained the way in.Job says on in.Hardware. reserveBytes
+// stands for activations and logits, which a bare number of parameters does not tell. It fails when the device's memory
+// is unknown, when the reserve does not leave any of it, or when the job itself cannot be estimated.
 func MaxParams(in estimate.Input, reserveBytes int64) (Max, error) {
 	total := in.Hardware.TotalBytes
 	if reserveBytes < 0 || total > 0 && reserveBytes >= total {
-		return Max{}, fmt.Errorf("plan: a reserve of %d bytes leaves nothing of a device of %d: want 0 or more, and less than the device", reserveBytes, total)
+		return Max{}, fmt.Errorf("plan: a reserve of %d bytes leaves nothing of a device of %d: want 0 or more, and "+
+			"less than the device", reserveBytes, total)
 	}
 	in.Options.ActivationBytes = reserveBytes
 	out, err := largest(in, "params")
@@ -140,7 +142,10 @@ func largest(in estimate.Input, what string) (Max, error) {
 	}{
 		{&out.Estimate, func(e *estimate.Estimate) bool { return need(e) <= total }},
 		{&out.WithHeadroom, func(e *estimate.Estimate) bool { return need(e) <= usable }},
-		{&out.Certain, func(e *estimate.Estimate) bool { return e.PerGPU.HighBytes != nil && *e.PerGPU.HighBytes <= total }},
+		{&out.Certain, func(e *estimate.Estimate) bool {
+			return e.PerGPU.HighBytes != nil &&
+				*e.PerGPU.HighBytes <= total
+		}},
 	} {
 		var err error
 		if *m.into, err = search(in, q, limit, m.fits); err != nil {
@@ -166,15 +171,17 @@ func need(e *estimate.Estimate) int64 {
 	return e.PerGPU.DeviceBytes
 }
 
-// WithoutReserve is the answer where nothing was said of activations and logits: no more than this fits, and nothing is certain.
+// WithoutReserve is the answer where nothing was said of activations and logits: no more than this fits, and nothing is
+// certain.
 func (m Max) WithoutReserve() Max {
 	m.Certain, m.Partial = 0, true
-	m.NotCounted = append([]estimate.NotCounted{{What: "activations", Why: "not known", Give: "--reserve SIZE"}}, m.NotCounted...)
+	m.NotCounted = append([]estimate.NotCounted{{What: "activations", Why: "not known", Give: "--reserve SIZE"}},
+		m.NotCounted...)
 	return m
 }
 
-// search doubles until it is too much, and then bisects: the need never shrinks when the quantity grows. Doubling from below keeps the sizes
-// in question near those that fit, where they can be counted in 64 bits.
+// search doubles until it is too much, and then bisects: the need never shrinks when the quantity grows. Doubling from
+// below keeps the sizes in question near those that fit, where they can be counted in 64 bits.
 func search(in estimate.Input, q quantity, limit int64, fits func(*estimate.Estimate) bool) (int64, error) {
 	if limit == 0 {
 		limit = searchLimit

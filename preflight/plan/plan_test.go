@@ -18,10 +18,12 @@ func bf16Master(edit func(*job.Job)) estimate.Input {
 	j := &job.Job{}
 	j.ParamDtype, j.Precision, j.MasterFP32 = set("bf16"), set("bf16"), set(true)
 	j.Optimizer, j.Sharding, j.WorldSize, j.NProc = set("adamw"), set("none"), set(1), set(1)
-	j.MicroBatch, j.SeqLen, j.GradAccum, j.Checkpointing, j.Attention = set(4), set(2048), set(1), set("none"), set("sdpa")
+	j.MicroBatch, j.SeqLen, j.GradAccum, j.Checkpointing, j.Attention = set(4), set(2048), set(1), set("none"),
+		set("sdpa")
 	edit(j)
 	return estimate.Input{Job: j, Model: model.FromParams(7 * gb), Options: estimate.DefaultOptions(),
-		Hardware: estimate.Hardware{Kind: "cuda", TotalBytes: 80 * gb, Count: 8, ContextBytes: -1, NCCLBytes: -1, ComputeCapability: "9.0"}}
+		Hardware: estimate.Hardware{Kind: "cuda", TotalBytes: 80 * gb, Count: 8, ContextBytes: -1, NCCLBytes: -1,
+			ComputeCapability: "9.0"}}
 }
 
 // 8 GPUs of 80 GB with ZeRO-3, bf16, AdamW and 20 GB held back: (80 - 20) GB over 2 bytes a parameter are 30 billion.
@@ -35,7 +37,8 @@ func TestMaxParamsRuleOfThumbIs30Billion(t *testing.T) {
 		t.Errorf("%+v: want 30e9 params", got)
 	}
 	if got.Estimate <= 0 || got.Estimate >= got.RuleOfThumb {
-		t.Errorf("estimate %d: want less than the rule of thumb, which forgets buffers, context and the optimizer's step", got.Estimate)
+		t.Errorf("estimate %d: want less than the rule of thumb, which forgets buffers, context and the optimizer's "+
+			"step", got.Estimate)
 	}
 	in.Options.ActivationBytes = 20 * gb
 	for n, fits := range map[int64]bool{got.Estimate: true, got.Estimate + gb/100: false} {
@@ -91,12 +94,14 @@ func TestRemediesAreEstimatesOfTheChangedJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"amp", "fused-loss", "grad-accum", "checkpointing", "sharding", "optimizer-8bit", "offload", "model-parallel", "lora", "shorter-seq"}
+	want := []string{"amp", "fused-loss", "grad-accum", "checkpointing", "sharding", "optimizer-8bit", "offload",
+		"model-parallel", "lora", "shorter-seq"}
 	if !slices.Equal(ids(rs), want) {
 		t.Errorf("remedies %v, want %v", ids(rs), want)
 	}
 	for _, r := range rs {
-		if *r.SavesBytes <= 0 || *r.NewDeviceBytes+*r.SavesBytes != now.PerGPU.DeviceBytes || r.Fits == nil || r.How == "" || r.Why == "" || r.Cost == "" {
+		if *r.SavesBytes <= 0 || *r.NewDeviceBytes+*r.SavesBytes != now.PerGPU.DeviceBytes || r.Fits == nil ||
+			r.How == "" || r.Why == "" || r.Cost == "" {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -105,8 +110,8 @@ func TestRemediesAreEstimatesOfTheChangedJob(t *testing.T) {
 	}
 }
 
-// When the peak is the optimizer's step, nothing that shrinks activations helps, and it is not offered; what is on already is not
-// offered again.
+// When the peak is the optimizer's step, nothing that shrinks activations helps, and it is not offered; what is on
+// already is not offered again.
 func TestRemediesLeaveOutWhatDoesNotHelp(t *testing.T) {
 	in := bf16Master(func(j *job.Job) {
 		j.MicroBatch, j.SeqLen, j.Checkpointing, j.FusedLoss = set(1), set(512), set("full"), set("chunked")
@@ -116,7 +121,8 @@ func TestRemediesLeaveOutWhatDoesNotHelp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, id := range []string{"amp", "grad-accum", "checkpointing", "fused-loss", "sharding", "model-parallel", "shorter-seq"} {
+	for _, id := range []string{"amp", "grad-accum", "checkpointing", "fused-loss", "sharding", "model-parallel",
+		"shorter-seq"} {
 		if slices.Contains(ids(rs), id) {
 			t.Errorf("%s is offered: %v", id, ids(rs))
 		}
@@ -159,7 +165,8 @@ func TestLargest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.Certain > got.Estimate || got.WithHeadroom > got.Estimate || got.Certain < 1 || got.Quantity != what || len(got.Assumptions) == 0 {
+		if got.Certain > got.Estimate || got.WithHeadroom > got.Estimate || got.Certain < 1 || got.Quantity != what ||
+			len(got.Assumptions) == 0 {
 			t.Errorf("%s: %+v", what, got)
 		}
 		need := func(n int64) estimate.PerGPU {
@@ -220,7 +227,8 @@ func TestLargestRefuses(t *testing.T) {
 	}
 }
 
-// Where something is not counted nothing is called fitting: no largest batch, no combination, and parameters only "no more than".
+// Where something is not counted nothing is called fitting: no largest batch, no combination, and parameters only "no
+// more than".
 func TestNothingFitsInPart(t *testing.T) {
 	in := bf16Master(func(*job.Job) {})
 	for name, change := range map[string]func(*estimate.Input){
@@ -237,7 +245,8 @@ func TestNothingFitsInPart(t *testing.T) {
 		changed, j := in, *in.Job
 		changed.Job = &j
 		change(&changed)
-		if got, err := Largest(changed, "batch"); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "give --") {
+		if got, err := Largest(changed, "batch"); !errors.Is(err, ErrUnknown) ||
+			!strings.Contains(err.Error(), "give --") {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 		rs, err := Remedies(changed)
@@ -250,14 +259,16 @@ func TestNothingFitsInPart(t *testing.T) {
 			}
 		}
 	}
-	if c, err := Combine(bf16Master(func(j *job.Job) { j.WorldSize, j.NProc = set(8), set(8) })); err != nil || c != nil {
+	if c, err := Combine(bf16Master(func(j *job.Job) { j.WorldSize, j.NProc = set(8), set(8) })); err != nil ||
+		c != nil {
 		t.Errorf("states are too much alone, and activations not known: %+v, %v", c, err)
 	}
 	most, err := MaxParams(in, 0)
 	if err != nil || most.Partial {
 		t.Fatal(most, err)
 	}
-	if most = most.WithoutReserve(); !most.Partial || most.Certain != 0 || len(most.NotCounted) != 1 || most.NotCounted[0].Give != "--reserve SIZE" {
+	if most = most.WithoutReserve(); !most.Partial || most.Certain != 0 || len(most.NotCounted) != 1 ||
+		most.NotCounted[0].Give != "--reserve SIZE" {
 		t.Errorf("%+v", most)
 	}
 }

@@ -14,8 +14,8 @@ type Remedy struct {
 	Why  string `json:"why"`
 	How  string `json:"how"` // the change, and behind a line break how the job's framework writes it
 	Cost string `json:"cost"`
-	// SavesBytes is how much lower the peak in question gets; NewDeviceBytes is what the device then needs at its highest stage. nil: what
-	// the remedy makes smaller is not counted, or its size not known.
+	// SavesBytes is how much lower the peak in question gets; NewDeviceBytes is what the device then needs at its
+	// highest stage. nil: what the remedy makes smaller is not counted, or its size not known.
 	SavesBytes     *int64 `json:"saves_bytes"`
 	NewDeviceBytes *int64 `json:"new_device_bytes"`
 	// Fits says whether this change alone is enough; nil when the device is unknown.
@@ -40,14 +40,14 @@ func IDs() []string {
 	return ids
 }
 
-// Remedies lists what lowers the peak, cheapest first. Each is the estimator's answer for the job with that one change, so a
-// change that shrinks something which is not alive at the peak saves nothing. Such a change, one that raises another peak above it, and one that is already on or cannot
-// be made, is left out: advice that does not help would be tried first. Where not all is counted, a change that applies and cannot be
-// weighed stands without its size.
+// Remedies lists what lowers the peak, cheapest first. Each is the estimator's answer for the job with that one change,
+// so a change that shrinks something which is not alive at the peak saves nothing. Such a change, one that raises
+// another peak above it, and one that is already on or cannot be made, is left out: advice that does not help would be
+// tried first. Where not all is counted, a change that applies and cannot be weighed stands without its size.
 func Remedies(in estimate.Input) ([]Remedy, error) { return RemediesAt(in, "") }
 
-// RemediesAt is Remedies for the peak of one stage, where a run has died; a stage that the estimate does not have counts as "", the
-// peak of all.
+// RemediesAt is Remedies for the peak of one stage, where a run has died; a stage that the estimate does not have
+// counts as "", the peak of all.
 func RemediesAt(in estimate.Input, stage estimate.Stage) ([]Remedy, error) {
 	now, err := estimate.Run(in)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package pyjson reads JSON as Python's json module does, which the training programs read theirs with: NaN, Infinity and -Infinity are
-// numbers, of equal keys the last one counts. Everything else that Python refuses is refused, as encoding/json does too: a byte order mark,
-// control characters in texts, comments, commas too many.
+// Package pyjson reads JSON as Python's json module does, which the training programs read theirs with: NaN, Infinity
+// and -Infinity are numbers, of equal keys the last one counts. Everything else that Python refuses is refused, as
+// encoding/json does too: a byte order mark, control characters in texts, comments, commas too many.
 package pyjson
 
 import (
@@ -12,7 +12,8 @@ import (
 
 // A Text is a JSON text of which encoding/json can read every part.
 type Text struct {
-	// Strict is the text with each number that strict JSON lacks as an empty list of the same length, so that places stay what they were.
+	// Strict is the text with each number that strict JSON lacks as an empty list of the same length, so that places
+	// stay what they were.
 	Strict []byte
 	odd    map[int]string // those numbers, by their offset
 }
@@ -52,7 +53,8 @@ func Read(data []byte) (Text, error) {
 	return t, nil
 }
 
-// replace puts an empty list, which fits nowhere but in the place of a value, where such a number begins, and returns its length.
+// replace puts an empty list, which fits nowhere but in the place of a value, where such a number begins, and returns
+// its length.
 func (t *Text) replace(data []byte, at int) int {
 	for _, n := range numbers {
 		if !bytes.HasPrefix(data[at:], []byte(n)) {

@@ -9,7 +9,8 @@ import (
 	"oomguard/preflight/optim"
 )
 
-// The changes of the options: what a job can still do, from mild to strong, as functions of the case. Each edits a copy.
+// The changes of the options: what a job can still do, from mild to strong, as functions of the case. Each edits a
+// copy.
 
 func set[T any](v T) job.Setting[T] {
 	return job.Setting[T]{Value: v, Known: true, Origin: "remedy"}
@@ -86,7 +87,8 @@ func accumulate(c Case) []edit {
 	var list []edit
 	for b := batch / 2; b >= 1; b /= 2 {
 		steps := accum * ((batch + b - 1) / b)
-		list = append(list, edit{fmt.Sprintf("micro-batch %d and %d accumulation steps instead of %d and %d", b, steps, batch, accum),
+		list = append(list, edit{fmt.Sprintf("micro-batch %d and %d accumulation steps instead of %d and %d", b, steps,
+			batch, accum),
 			map[string]int{"micro_batch": b, "grad_accum": steps},
 			func(j *job.Job) { j.MicroBatch, j.GradAccum = set(b), set(steps) }})
 	}
@@ -119,7 +121,8 @@ func lossOf(kind string) func(Case) []edit {
 
 func fusedLosses() map[string]string {
 	return map[string]string{
-		"chunked": "compute the loss in chunks of tokens", "cut-ce": "cut cross entropy", "liger-flce": "Liger's fused linear cross entropy",
+		"chunked": "compute the loss in chunks of tokens", "cut-ce": "cut cross entropy",
+		"liger-flce":   "Liger's fused linear cross entropy",
 		"native-fused": "fused vocabulary-parallel cross entropy",
 	}
 }
@@ -128,7 +131,8 @@ func ligerEverywhere(c Case) []edit {
 	if c.settings().FusedLoss.Or("none") != "none" {
 		return nil
 	}
-	return one(fusedLosses()["liger-flce"], func(j *job.Job) { j.FusedLoss, j.LayerKernels = set("liger-flce"), set("liger") })
+	return one(fusedLosses()["liger-flce"],
+		func(j *job.Job) { j.FusedLoss, j.LayerKernels = set("liger-flce"), set("liger") })
 }
 
 // shardBy is one way of sharing model states, where it shares more than the job does now.
@@ -137,7 +141,8 @@ func shardBy(target string) func(Case) []edit {
 		if c.worldSize() < 2 || !slices.Contains(stepsUp()[c.settings().Sharding.Or("ddp")], target) {
 			return nil
 		}
-		e := edit{do: "share model states by " + target, values: map[string]int{}, apply: func(j *job.Job) { shardJob(j, target) }}
+		e := edit{do: "share model states by " + target, values: map[string]int{},
+			apply: func(j *job.Job) { shardJob(j, target) }}
 		if _, err := fmt.Sscanf(target, "zero%d", new(int)); err == nil {
 			e.values["stage"] = int(target[len(target)-1] - '0')
 		}
@@ -194,11 +199,13 @@ func adapters(c Case) []edit {
 	}
 	var list []edit
 	for _, targets := range [][]string{nil, {"all-linear"}} { // PEFT's default for the model, where it has one
-		list = append(list, edit{do: "train LoRA adapters of rank 16 on the frozen 16-bit model", apply: func(j *job.Job) {
-			j.Method, j.LoRA = set("lora"), set(&job.LoRA{R: 16, Alpha: 32, Targets: targets})
-			j.BaseDtype, j.Precision, j.ParamDtype, j.MasterFP32 = set("bf16"), set("bf16"), job.Setting[string]{}, set(false)
-			j.Autocast = job.Setting[bool]{}
-		}})
+		list = append(list, edit{do: "train LoRA adapters of rank 16 on the frozen 16-bit model",
+			apply: func(j *job.Job) {
+				j.Method, j.LoRA = set("lora"), set(&job.LoRA{R: 16, Alpha: 32, Targets: targets})
+				j.BaseDtype, j.Precision, j.ParamDtype, j.MasterFP32 = set("bf16"), set("bf16"), job.Setting[string]{},
+					set(false)
+				j.Autocast = job.Setting[bool]{}
+			}})
 	}
 	return list
 }
@@ -246,7 +253,8 @@ func offloadDistributed(c Case) []edit {
 func offloadZeRO3(c Case) []edit {
 	j := c.settings()
 	if now := j.Offload.Or(job.Offload{}); onHost(now.Optimizer) && onHost(now.Params) || !movable(j) ||
-		strings.HasPrefix(sharedBy(j), "fsdp") || sharedBy(j) == "dist-optim" || quantised(j) && sharedBy(j) != "zero3" {
+		strings.HasPrefix(sharedBy(j), "fsdp") || sharedBy(j) == "dist-optim" ||
+		quantised(j) && sharedBy(j) != "zero3" {
 		return nil
 	}
 	return one("ZeRO-3 with optimizer states and weights on the host", func(j *job.Job) {
@@ -255,8 +263,9 @@ func offloadZeRO3(c Case) []edit {
 	})
 }
 
-// offloadFSDP moves everything: FSDP cannot leave the weights behind. One process, or a quantised model, that is not sharded yet stays so:
-// trainers refuse FSDP there, and it shards quantised weights only in a storage type that the load has to name.
+// offloadFSDP moves everything: FSDP cannot leave the weights behind. One process, or a quantised model, that is not
+// sharded yet stays so: trainers refuse FSDP there, and it shards quantised weights only in a storage type that the
+// load has to name.
 func offloadFSDP(c Case) []edit {
 	j := c.settings()
 	now, sharded := j.Offload.Or(job.Offload{}), strings.HasPrefix(sharedBy(j), "fsdp")
@@ -279,7 +288,8 @@ func inBackward(c Case) []edit {
 	if j.OptimizerInBackward.Or(false) || j.GradAccum.Or(1) > 1 {
 		return nil
 	}
-	return one("update each weight in backward, so that no gradients are kept", func(j *job.Job) { j.OptimizerInBackward = set(true) })
+	return one("update each weight in backward, so that no gradients are kept",
+		func(j *job.Job) { j.OptimizerInBackward = set(true) })
 }
 
 // splitTensors: beyond one node's NVLink it is too slow.
@@ -290,9 +300,10 @@ func splitTensors(c Case) []edit {
 		if heads := c.heads(); heads > 0 && heads%degree != 0 || world%degree != 0 {
 			break
 		}
-		list = append(list, edit{fmt.Sprintf("tensor parallelism over %d GPUs", degree), map[string]int{"tp": degree}, func(j *job.Job) {
-			j.TP, j.WorldSize = set(degree), set(world)
-		}})
+		list = append(list, edit{fmt.Sprintf("tensor parallelism over %d GPUs", degree), map[string]int{"tp": degree},
+			func(j *job.Job) {
+				j.TP, j.WorldSize = set(degree), set(world)
+			}})
 	}
 	return list
 }
@@ -313,7 +324,8 @@ func shorten(c Case) []edit {
 	}
 	var list []edit
 	for n := length.Value / 2; n >= shortest; n /= 2 {
-		list = append(list, edit{fmt.Sprintf("sequences of %d tokens", n), map[string]int{"seq_len": n}, func(j *job.Job) { j.SeqLen = set(n) }})
+		list = append(list, edit{fmt.Sprintf("sequences of %d tokens", n), map[string]int{"seq_len": n},
+			func(j *job.Job) { j.SeqLen = set(n) }})
 	}
 	return list
 }

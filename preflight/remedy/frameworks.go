@@ -14,8 +14,8 @@ type framework struct {
 	title string
 	// distribution is the package whose version decides which of several words it knows.
 	distribution string
-	// on is the framework whose words work too where it has none for a remedy; closed when there is no such one: a program whose code the
-	// user does not write.
+	// on is the framework whose words work too where it has none for a remedy; closed when there is no such one: a
+	// program whose code the user does not write.
 	on string
 	// arguments: it takes transformers' TrainingArguments.
 	arguments bool
@@ -57,8 +57,8 @@ func frameworkNamed(name string) (framework, bool) {
 	return list[i], true
 }
 
-// A way is how an option is written in a framework, from one of its versions on and before another; "" without such a bound. {name} in it
-// stands for a number of the job.
+// A way is how an option is written in a framework, from one of its versions on and before another; "" without such a
+// bound. {name} in it stands for a number of the job.
 type way struct {
 	framework, text string
 	from, until     string
@@ -78,13 +78,15 @@ func (w way) before(version string) way {
 
 // where are the frameworks whose words a remedy is given in.
 type where struct {
-	home    framework   // whose options count
-	also    []framework // whose words are given beside, and whose options count too: the engine beneath, or plain PyTorch
-	unknown bool        // no framework was recognised
+	home framework // whose options count
+	// whose words are given beside, and whose options count too: the engine beneath, or plain PyTorch
+	also    []framework
+	unknown bool // no framework was recognised
 	job     *job.Job
 }
 
-// places finds where a remedy is written down: in the job's framework, or that on which it is built and which has words for it.
+// places finds where a remedy is written down: in the job's framework, or that on which it is built and which has words
+// for it.
 func (r Row) places(c Case) where {
 	name, engine := c.framework(), c.engine()
 	at := where{job: c.Job}
@@ -106,7 +108,8 @@ func (r Row) places(c Case) where {
 	return at
 }
 
-// takesArguments tells whether the framework takes the arguments of transformers' Trainer; where none was recognised most do.
+// takesArguments tells whether the framework takes the arguments of transformers' Trainer; where none was recognised
+// most do.
 func (c Case) takesArguments() bool {
 	f, known := frameworkNamed(c.framework())
 	return !known || f.name == "" || f.arguments
@@ -118,8 +121,8 @@ func (r Row) writtenIn(framework string) bool {
 	})
 }
 
-// framework is what the job was read as, else what a log gives away; "" unknown. A loop of one's own is plain PyTorch, unless the log says
-// more or accelerate starts it.
+// framework is what the job was read as, else what a log gives away; "" unknown. A loop of one's own is plain PyTorch,
+// unless the log says more or accelerate starts it.
 func (c Case) framework() string {
 	var name string
 	if c.Job != nil {
@@ -192,7 +195,8 @@ func (at where) texts(options []Option, f framework) string {
 	return strings.Join(texts, ", or ")
 }
 
-// text is a way's text when it is the framework's and its version knows it; where the version is not known, with the versions that do.
+// text is a way's text when it is the framework's and its version knows it; where the version is not known, with the
+// versions that do.
 func (at where) text(w way, f framework) (string, bool) {
 	if w.framework != f.name {
 		return "", false

@@ -1,6 +1,7 @@
-// Package remedy is the one table of what makes a job smaller or cures a death for want of memory: what each remedy aims at, what it
-// costs, when it applies, how it changes a job and how it is written in each framework. plan, the checks and the post-mortem read it, so
-// that the same job gets the same advice in the same words from all of them. It is pure.
+// Package remedy is the one table of what makes a job smaller or cures a death for want of memory: what each remedy
+// aims at, what it costs, when it applies, how it changes a job and how it is written in each framework. plan, the
+// checks and the post-mortem read it, so that the same job gets the same advice in the same words from all of them. It
+// is pure.
 package remedy
 
 import (
@@ -10,13 +11,15 @@ import (
 	"oomguard/preflight/model"
 )
 
-// A Row is all that is known of one remedy. It either changes settings of the job (Options) or cures what a post-mortem has found (How).
+// A Row is all that is known of one remedy. It either changes settings of the job (Options) or cures what a post-mortem
+// has found (How).
 type Row struct {
 	ID    string // published: stable
 	Title string // its name for people
 	Why   string // what it does to memory; "": the finding says it
 
-	// Components are the estimate's components that it makes smaller, Causes the causes of death for which a post-mortem names it.
+	// Components are the estimate's components that it makes smaller, Causes the causes of death for which a
+	// post-mortem names it.
 	Components []string
 	Causes     []string
 	Price      Price
@@ -33,8 +36,9 @@ type Row struct {
 
 // A Price is what a remedy costs, and who says so.
 type Price struct {
-	// Rank orders combinations: a rank, no measurement. What changes nothing is cheaper than what costs time, that is cheaper than what
-	// needs other hardware or changes the training, whose ranks exceed those of all before them together.
+	// Rank orders combinations: a rank, no measurement. What changes nothing is cheaper than what costs time, that is
+	// cheaper than what needs other hardware or changes the training, whose ranks exceed those of all before them
+	// together.
 	Rank   int
 	Time   string // in speed or hardware
 	Result string // in the result of the training; "" nothing
@@ -49,7 +53,8 @@ func (p Price) Text() string {
 	return p.Time + "; " + p.Result
 }
 
-// An Option is one way to do what a remedy does, such as one way of sharing model states. A framework has those that it has words for.
+// An Option is one way to do what a remedy does, such as one way of sharing model states. A framework has those that it
+// has words for.
 type Option struct {
 	key string
 	// edits are the changes from mild to strong; none: it is on already or cannot be made.
@@ -70,7 +75,8 @@ type Case struct {
 	// Architecture is the model's; nil: not known. GPUs is how many one machine has, 0 unknown.
 	Architecture *model.Architecture
 	GPUs         int
-	// Framework and Engine are what a log gives away, for where the job does not say; "" unknown. Names as in explain's key framework.
+	// Framework and Engine are what a log gives away, for where the job does not say; "" unknown. Names as in explain's
+	// key framework.
 	Framework, Engine string
 	Evidence          *Evidence // nil: nothing has died
 }
@@ -106,8 +112,8 @@ func AimedAt(component string) []string {
 	return ids
 }
 
-// Offers are the changes that a remedy can still make to the case's job in its framework, from mild to strong; none: it is on already,
-// cannot be made, or the framework has no setting for it.
+// Offers are the changes that a remedy can still make to the case's job in its framework, from mild to strong; none: it
+// is on already, cannot be made, or the framework has no setting for it.
 func (r Row) Offers(c Case) []Offer {
 	at := r.places(c)
 	var list []Offer
@@ -130,8 +136,8 @@ func (r Row) Offers(c Case) []Offer {
 	return list
 }
 
-// Listing is how a remedy is written, without the numbers of a job: all its options that the framework has and a known job has not used.
-// ok is false when there is none.
+// Listing is how a remedy is written, without the numbers of a job: all its options that the framework has and a known
+// job has not used. ok is false when there is none.
 func (r Row) Listing(c Case) (how string, ok bool) {
 	at := r.places(c)
 	var options []Option

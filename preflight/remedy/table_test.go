@@ -72,7 +72,8 @@ func TestForgottenIsNamed(t *testing.T) {
 	unpriced := jobRows()[0]
 	unpriced.Price, unpriced.Options, unpriced.Components = Price{}, []Option{{key: "o"}}, nil
 	text := strings.Join(forgotten(unpriced), "; ")
-	for _, want := range []string{"components", "a rank", "plain PyTorch", "the change of the option o", "a framework that writes the option o"} {
+	for _, want := range []string{"components", "a rank", "plain PyTorch", "the change of the option o",
+		"a framework that writes the option o"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not asked for: %s", want, text)
 		}
@@ -82,8 +83,9 @@ func TestForgottenIsNamed(t *testing.T) {
 // withoutSetting are the remedies for which a framework has no setting, so that they are not offered there.
 func withoutSetting() map[string][]string {
 	return map[string][]string{
-		"llamafactory":  {"model-parallel"},
-		"torchtitan":    {"fused-loss", "optimizer-8bit", "lora"},    // its loss takes whole logits, or shards of them with tensor parallelism
+		"llamafactory": {"model-parallel"},
+		// its loss takes whole logits, or shards of them with tensor parallelism
+		"torchtitan":    {"fused-loss", "optimizer-8bit", "lora"},
 		"megatron":      {"lora"},                                    // NeMo and Megatron Bridge have adapters
 		"litgpt":        {"fused-loss", "offload", "model-parallel"}, // it takes the loss in chunks already
 		"nanotron":      {"fused-loss", "optimizer-8bit", "offload", "lora"},
@@ -126,8 +128,10 @@ func TestWays(t *testing.T) {
 
 // TestApplyIsPure: a change leaves the job as it is, and the changed job is offered the rest.
 func TestApplyIsPure(t *testing.T) {
-	j := job.Read(job.Sources{Flags: map[string]string{"precision": "fp32", "micro-batch": "8", "grad-accum": "2", "seq-len": "2048", "nproc": "8",
-		"checkpointing": "none", "optimizer": "adamw", "sharding": "ddp"}, Getenv: func(string) string { return "" }, GPUs: -1})
+	j := job.Read(job.Sources{Flags: map[string]string{"precision": "fp32", "micro-batch": "8", "grad-accum": "2",
+		"seq-len": "2048", "nproc": "8",
+		"checkpointing": "none", "optimizer": "adamw", "sharding": "ddp"}, Getenv: func(string) string { return "" },
+		GPUs: -1})
 	before := *j
 	for _, r := range jobRows() {
 		offers := r.Offers(Case{Job: j})
@@ -136,11 +140,14 @@ func TestApplyIsPure(t *testing.T) {
 		}
 		for _, o := range offers {
 			after := o.Apply(*j)
-			if j.MicroBatch != before.MicroBatch || j.Sharding != before.Sharding || j.Precision != before.Precision || j.SeqLen != before.SeqLen ||
-				j.Offload != before.Offload || j.Optimizer != before.Optimizer || j.TP != before.TP || j.Checkpointing != before.Checkpointing {
+			if j.MicroBatch != before.MicroBatch || j.Sharding != before.Sharding || j.Precision != before.Precision ||
+				j.SeqLen != before.SeqLen ||
+				j.Offload != before.Offload || j.Optimizer != before.Optimizer || j.TP != before.TP ||
+				j.Checkpointing != before.Checkpointing {
 				t.Fatalf("%s: %s changed the job", r.ID, o.Do)
 			}
-			if again := r.Offers(Case{Job: &after}); slices.ContainsFunc(again, func(n Offer) bool { return n.How == o.How }) {
+			if again := r.Offers(Case{Job: &after}); slices.ContainsFunc(again,
+				func(n Offer) bool { return n.How == o.How }) {
 				t.Errorf("%s: %s is offered again", r.ID, o.Do)
 			}
 		}
@@ -158,8 +165,10 @@ func TestWordsByVersion(t *testing.T) {
 		return jobRows()[i].Offers(Case{Job: &j})[0].How
 	}
 	for version, want := range map[string]string{
-		"0.19.1": "sequences of 1024 tokens\nTRL: --max_seq_length 1024", "0.20.0": "sequences of 1024 tokens\nTRL: --max_length 1024",
-		"": "sequences of 1024 tokens\nTRL: --max_length 1024 (TRL 0.20 and newer), or --max_seq_length 1024 (before TRL 0.20)",
+		"0.19.1": "sequences of 1024 tokens\nTRL: --max_seq_length 1024",
+		"0.20.0": "sequences of 1024 tokens\nTRL: --max_length 1024",
+		"": "sequences of 1024 tokens\nTRL: --max_length 1024 (TRL 0.20 and newer), or --max_seq_length 1024 " +
+			"(before TRL 0.20)",
 	} {
 		if got := how(version); got != want {
 			t.Errorf("trl %q: %q, want %q", version, got, want)

@@ -1,5 +1,5 @@
-// Package fakenvml builds a working libnvidia-ml.so.1 that answers from a file, so that tests reach the real NVML adapter on a
-// machine without a GPU. Only tests import it.
+// Package fakenvml builds a working libnvidia-ml.so.1 that answers from a file, so that tests reach the real NVML
+// adapter on a machine without a GPU. Only tests import it.
 package fakenvml
 
 import (
@@ -55,12 +55,14 @@ type Fault struct {
 	Hang, Crash bool
 }
 
-// Build compiles the fake library and returns the folder that holds it, for LD_LIBRARY_PATH. Each define is given to the compiler
-// as -D: NO_<function> for the functions that can be left out, WIDE_PROCESS_INFO. It ends the test when there is no C compiler.
+// Build compiles the fake library and returns the folder that holds it, for LD_LIBRARY_PATH. Each define is given to
+// the compiler as -D: NO_<function> for the functions that can be left out, WIDE_PROCESS_INFO. It ends the test when
+// there is no C compiler.
 func Build(tb testing.TB, defines ...string) (dir string) {
 	tb.Helper()
 	dir = tb.TempDir()
-	args := []string{"-shared", "-fPIC", "-O1", "-Wl,-soname,libnvidia-ml.so.1", "-o", filepath.Join(dir, "libnvidia-ml.so.1"), "-x", "c"}
+	args := []string{"-shared", "-fPIC", "-O1", "-Wl,-soname,libnvidia-ml.so.1", "-o",
+		filepath.Join(dir, "libnvidia-ml.so.1"), "-x", "c"}
 	for _, define := range defines {
 		args = append(args, "-D"+define)
 	}
@@ -72,7 +74,8 @@ func Build(tb testing.TB, defines ...string) (dir string) {
 	return dir
 }
 
-// WriteFile puts the scenario at path in one step: a program that uses the library sees the old or the new machine, never half.
+// WriteFile puts the scenario at path in one step: a program that uses the library sees the old or the new machine,
+// never half.
 func (s Scenario) WriteFile(path string) error {
 	temporary, err := os.CreateTemp(filepath.Dir(path), ".scenario-*")
 	if err != nil {
@@ -114,7 +117,8 @@ func (s Scenario) text() string {
 }
 
 func (d Device) write(b *strings.Builder, kind string) {
-	fmt.Fprintf(b, "%s\nuuid %s\nname %s\nbus %s\nmemory %d %d %d\ncompute %d %d %d\n", kind, d.UUID, d.Name, d.PCIBusID,
+	fmt.Fprintf(b, "%s\nuuid %s\nname %s\nbus %s\nmemory %d %d %d\ncompute %d %d %d\n", kind, d.UUID, d.Name,
+		d.PCIBusID,
 		d.TotalBytes, d.ReservedBytes, d.UsedBytes, d.Major, d.Minor, d.ComputeMode)
 	for _, process := range d.Processes {
 		list, used := process.Kind, uint64(process.UsedBytes)

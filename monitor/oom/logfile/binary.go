@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// binaryKinds are files that lie beside logs and are named in their place. at is where the mark stands; -1: anywhere in the head.
+// binaryKinds are files that lie beside logs and are named in their place. at is where the mark stands; -1: anywhere in
+// the head.
 var binaryKinds = []struct {
 	at         int
 	mark, what string
@@ -30,20 +31,21 @@ var binaryKinds = []struct {
 // checkpointName is how people name what torch.save wrote.
 var checkpointName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)\.(?:pt|pth|bin|ckpt|npz|pt2|distcp)$`) })
 
-// leastHead is how much text it takes to tell that it is none; controlShare is the part of it in control characters that no log has:
-// weights have about a tenth, logs with broken bytes next to none.
+// leastHead is how much text it takes to tell that it is none; controlShare is the part of it in control characters
+// that no log has: weights have about a tenth, logs with broken bytes next to none.
 const (
 	leastHead    = 64
 	controlShare = 0.04
 )
 
-// binaryKind says what a file is whose head shows that it is no text, "" for text. Zero bytes do not count: a log that was truncated while
-// it was written begins with any number of them.
+// binaryKind says what a file is whose head shows that it is no text, "" for text. Zero bytes do not count: a log that
+// was truncated while it was written begins with any number of them.
 func binaryKind(head []byte) string {
 	for _, k := range binaryKinds {
 		switch {
 		case k.at < 0 && bytes.Contains(head, []byte(k.mark)) && bytes.IndexByte(head, 0) >= 0,
-			k.at >= 0 && len(head) > k.at && bytes.HasPrefix(head[k.at:], []byte(k.mark)) && (k.at == 0 || bytes.IndexByte(head, 0) >= 0):
+			k.at >= 0 && len(head) > k.at && bytes.HasPrefix(head[k.at:], []byte(k.mark)) &&
+				(k.at == 0 || bytes.IndexByte(head, 0) >= 0):
 			return k.what
 		}
 	}

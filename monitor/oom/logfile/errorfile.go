@@ -13,8 +13,8 @@ import (
 // errorFileBytes is the most that is read of an error file; they hold one traceback.
 const errorFileBytes = 16 << 20
 
-// report is an error file of torch.distributed.elastic (errors/error_handler.py): message is an object, or with older versions and other
-// writers the text itself.
+// report is an error file of torch.distributed.elastic (errors/error_handler.py): message is an object, or with older
+// versions and other writers the text itself.
 type report struct {
 	Message json.RawMessage `json:"message"`
 }
@@ -27,7 +27,8 @@ type details struct {
 	} `json:"extraInfo"`
 }
 
-// errorFile turns an error file into the lines that Python would have printed, each behind its time. What is no error file stays as it is.
+// errorFile turns an error file into the lines that Python would have printed, each behind its time. What is no error
+// file stays as it is.
 func errorFile(r io.Reader) (io.Reader, error) {
 	data, err := io.ReadAll(io.LimitReader(r, errorFileBytes))
 	if err != nil {
@@ -49,7 +50,8 @@ func decodeErrorFile(data []byte) (text string, ok bool) {
 		return "", false
 	}
 	prefix := ""
-	if seconds, err := strconv.ParseFloat(strings.Trim(string(d.ExtraInfo.Timestamp), `"`), 64); err == nil && seconds > 0 && seconds < 1<<40 {
+	if seconds, err := strconv.ParseFloat(strings.Trim(string(d.ExtraInfo.Timestamp), `"`), 64); err == nil &&
+		seconds > 0 && seconds < 1<<40 {
 		prefix = "[" + time.Unix(int64(seconds), 0).UTC().Format("2006-01-02 15:04:05 UTC") + "] "
 	}
 	lines := strings.TrimRight(d.ExtraInfo.Callstack, "\n")

@@ -1,4 +1,5 @@
-// Package logfile finds and opens what people have of a crashed run's output: files, folders of them, compressed or in UTF-16.
+// Package logfile finds and opens what people have of a crashed run's output: files, folders of them, compressed or in
+// UTF-16.
 package logfile
 
 import (
@@ -20,8 +21,8 @@ type File struct {
 	Bytes int64 // on disk; -1 unknown, as for a pipe
 }
 
-// List returns the logs behind names: files as they are, and those of a folder and its sub-folders that are named like logs, in the order
-// of their paths. It fails for a name that is not there and for a folder without logs.
+// List returns the logs behind names: files as they are, and those of a folder and its sub-folders that are named like
+// logs, in the order of their paths. It fails for a name that is not there and for a folder without logs.
 func List(names []string) ([]File, error) {
 	var files []File
 	for _, name := range names {
@@ -50,8 +51,8 @@ func newFile(name string, info fs.FileInfo) File {
 	return f
 }
 
-// logName is how logs are named by torchrun (stderr.log, stdout.log, error.json), Slurm (slurm-1.out, .err), PBS and SGE (.o123, .e123),
-// kubectl users (.log, .txt with log, out or err in it), logrotate (.log.1) and compressors.
+// logName is how logs are named by torchrun (stderr.log, stdout.log, error.json), Slurm (slurm-1.out, .err), PBS and
+// SGE (.o123, .e123), kubectl users (.log, .txt with log, out or err in it), logrotate (.log.1) and compressors.
 var logName = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)(?:\.(?:log|out|err|stdout|stderr|[oe]\d+)|(?:log|out|err)[^./\\]*\.(?:txt|jsonl?)|^(?:stdout|stderr|nohup))(?:[.-]\d+)*(?:\.(?:gz|bz2|zst|xz))?$`)
 })
@@ -83,7 +84,8 @@ func inFolder(folder string) ([]File, error) {
 		return nil, fmt.Errorf("read the folder %s: %w", folder, err)
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("%s holds no logs: looked for .log, .out, .err, stdout, stderr, error.json and the like, not empty; name the files themselves", folder)
+		return nil, fmt.Errorf("%s holds no logs: looked for .log, .out, .err, stdout, stderr, error.json and the "+
+			"like, not empty; name the files themselves", folder)
 	}
 	slices.SortFunc(files, func(a, b File) int { return naturalOrder(orderName(a.Name), orderName(b.Name)) })
 	return files, nil

@@ -45,12 +45,15 @@ func wideText(s string, order binary.AppendByteOrder, mark bool) []byte {
 func TestText(t *testing.T) {
 	gz := zipped(t, sample)
 	for name, data := range map[string][]byte{
-		"plain": []byte(sample), "with a UTF-8 mark": []byte("\xef\xbb\xbf" + sample), "gzip": gz, "gzip twice": zipped(t, string(gz)),
+		"plain": []byte(sample), "with a UTF-8 mark": []byte("\xef\xbb\xbf" + sample), "gzip": gz,
+		"gzip twice":        zipped(t, string(gz)),
 		"gzip, two members": append(zipped(t, sample[:20]), zipped(t, sample[20:])...),
-		"UTF-16 LE":         wideText(sample, binary.LittleEndian, true), "UTF-16 BE": wideText(sample, binary.BigEndian, true),
-		"gzip of UTF-16": zipped(t, string(wideText(sample, binary.LittleEndian, true))),
+		"UTF-16 LE":         wideText(sample, binary.LittleEndian, true),
+		"UTF-16 BE":         wideText(sample, binary.BigEndian, true),
+		"gzip of UTF-16":    zipped(t, string(wideText(sample, binary.LittleEndian, true))),
 	} {
-		for _, slow := range []func(io.Reader) io.Reader{func(r io.Reader) io.Reader { return r }, iotest.OneByteReader, iotest.DataErrReader} {
+		for _, slow := range []func(io.Reader) io.Reader{func(r io.Reader) io.Reader { return r }, iotest.OneByteReader,
+			iotest.DataErrReader} {
 			r, err := Text(slow(bytes.NewReader(data)), "a.log")
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -72,15 +75,19 @@ func TestBinary(t *testing.T) {
 		noise[i] = byte(state >> 24)
 	}
 	for name, c := range map[string]struct{ data, want string }{
-		"train":                    {"\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 100), "a program"},
-		"model.pt":                 {"PK\x03\x04\x00\x00" + strings.Repeat("archive/data.pkl", 20), "a checkpoint of PyTorch"},
-		"logs.zip":                 {"PK\x03\x04\x00\x00" + strings.Repeat("stderr.log", 20), "is a zip archive; run: unzip -p"},
-		"model.safetensors":        {"\x40\x00\x00\x00\x00\x00\x00\x00" + `{"model.embed_tokens.weight":{"dtype":"BF16"}}`, "a safetensors file"},
+		"train": {"\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 100), "a program"},
+		"model.pt": {"PK\x03\x04\x00\x00" + strings.Repeat("archive/data.pkl", 20),
+			"a checkpoint of PyTorch"},
+		"logs.zip": {"PK\x03\x04\x00\x00" + strings.Repeat("stderr.log", 20),
+			"is a zip archive; run: unzip -p"},
+		"model.safetensors": {"\x40\x00\x00\x00\x00\x00\x00\x00" +
+			`{"model.embed_tokens.weight":{"dtype":"BF16"}}`, "a safetensors file"},
 		"events.out.tfevents.17.0": {"\x18\x00\x00\x00\x00\x00\x00\x00\xa3\x7f\x4b\x22\x09\x00\x00\x80\x22\x87\x39\xda\x41\x1a\x0dbrain.Event:2", "an event file of TensorBoard"},
 		"run.wandb":                {":W&B\x00\x00\x00" + strings.Repeat("\x01", 80), "a record of Weights & Biases"},
 		"optimizer.bin":            {string(noise), "binary data"},
 	} {
-		if _, err := Text(strings.NewReader(c.data), name); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), c.want) {
+		if _, err := Text(strings.NewReader(c.data), name); err == nil || !strings.Contains(err.Error(), name) ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
@@ -89,8 +96,9 @@ func TestBinary(t *testing.T) {
 		"Latin-1":                        strings.Repeat("Speicher f\xfcr die Gr\xf6\xdfe\n", 20) + sample,
 		"a bar that goes back":           strings.Repeat("\b\b\b\b 10%", 200) + "\n" + sample,
 		"colours":                        strings.Repeat("\x1b[31mE\x1b[0m", 200) + "\n" + sample,
-		"a few stray bytes":              strings.Repeat("\x01\x02 step 100 loss 2.0 grad_norm 1.0 lr 1e-4 tokens/s 1234\n", 50) + sample,
-		"prose about an event":           "saved brain.Event: nothing\n" + sample,
+		"a few stray bytes": strings.Repeat("\x01\x02 step 100 loss 2.0 grad_norm 1.0 lr 1e-4 tokens/s "+
+			"1234\n", 50) + sample,
+		"prose about an event": "saved brain.Event: nothing\n" + sample,
 	} {
 		r, err := Text(strings.NewReader(data), "a.log")
 		if err != nil {
@@ -103,7 +111,8 @@ func TestBinary(t *testing.T) {
 	}
 }
 
-// TestWideWithoutMark: ASCII text in UTF-16 shows by its zero bytes; binary data with some zeros is no text of that kind.
+// TestWideWithoutMark: ASCII text in UTF-16 shows by its zero bytes; binary data with some zeros is no text of that
+// kind.
 func TestWideWithoutMark(t *testing.T) {
 	text := strings.Repeat("CUDA out of memory\n", 10)
 	r, err := Text(bytes.NewReader(wideText(text, binary.LittleEndian, false)), "a.log")
@@ -120,7 +129,8 @@ func TestWideWithoutMark(t *testing.T) {
 
 // TestTextSaysWhatToDo: what cannot be unpacked here is named with the command that can.
 func TestTextSaysWhatToDo(t *testing.T) {
-	for magic, want := range map[string]string{"\x28\xb5\x2f\xfdxx": "zstd -dc", "\xfd7zXZ\x00xx": "xz -dc", "PK\x03\x04xx": "unzip -p", "\x1f\x8bxx": "unpack run.log"} {
+	for magic, want := range map[string]string{"\x28\xb5\x2f\xfdxx": "zstd -dc", "\xfd7zXZ\x00xx": "xz -dc",
+		"PK\x03\x04xx": "unzip -p", "\x1f\x8bxx": "unpack run.log"} {
 		if _, err := Text(strings.NewReader(magic), "run.log"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", magic, err)
 		}
@@ -143,7 +153,8 @@ func TestCutGzip(t *testing.T) {
 	}
 }
 
-// TestErrorFile: the forms that torch.distributed.elastic writes (errors/error_handler.py), and what only looks like one.
+// TestErrorFile: the forms that torch.distributed.elastic writes (errors/error_handler.py), and what only looks like
+// one.
 func TestErrorFile(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"message": {"message": "OutOfMemoryError: CUDA out of memory.", "extraInfo": {"py_callstack": "Traceback:\n  File \"a.py\", line 1, in f\nx.OutOfMemoryError: CUDA out of memory.\n", "timestamp": "1717784560"}, "errorCode": 1}}`: "[2024-06-07 18:22:40 UTC] Traceback:\n[2024-06-07 18:22:40 UTC]   File \"a.py\", line 1, in f\n[2024-06-07 18:22:40 UTC] x.OutOfMemoryError: CUDA out of memory.\n",
@@ -200,15 +211,18 @@ func TestList(t *testing.T) {
 		rel, _ := filepath.Rel(dir, f.Name)
 		got = append(got, filepath.ToSlash(rel))
 		want := map[string]int{"0": 0, "9": 9, "10": 10}[filepath.Base(filepath.Dir(f.Name))]
-		if strings.Contains(rel, "attempt_") && f.Rank != want || strings.Contains(rel, "rank_3") && f.Rank != 3 || strings.Contains(rel, "slurm") && f.Rank != -1 {
+		if strings.Contains(rel, "attempt_") && f.Rank != want || strings.Contains(rel, "rank_3") && f.Rank != 3 ||
+			strings.Contains(rel, "slurm") && f.Rank != -1 {
 			t.Errorf("%s: rank %d", rel, f.Rank)
 		}
 	}
-	want := []string{"job.o123", "none_x/attempt_0/0/stderr.log", "none_x/attempt_0/9/stderr.log", "none_x/attempt_0/10/stderr.log", "none_x/attempt_0/10/error.json", "slurm-77.out", "train-rank_3.log.gz"}
+	want := []string{"job.o123", "none_x/attempt_0/0/stderr.log", "none_x/attempt_0/9/stderr.log",
+		"none_x/attempt_0/10/stderr.log", "none_x/attempt_0/10/error.json", "slurm-77.out", "train-rank_3.log.gz"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
-	if _, err := List([]string{filepath.Join(dir, "empty")}); err == nil || !strings.Contains(err.Error(), "holds no logs") {
+	if _, err := List([]string{filepath.Join(dir, "empty")}); err == nil ||
+		!strings.Contains(err.Error(), "holds no logs") {
 		t.Errorf("empty folder: %v", err)
 	}
 	if _, err := List([]string{filepath.Join(dir, "nothing.log")}); !errors.Is(err, os.ErrNotExist) {
@@ -216,7 +230,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-// FuzzText: no bytes make the unpacking panic or hang, and an unpacked text never grows beyond what its packing can hold.
+// FuzzText: no bytes make the unpacking panic or hang, and an unpacked text never grows beyond what its packing can
+// hold.
 func FuzzText(f *testing.F) {
 	f.Add([]byte(sample))
 	f.Add(zipped(f, sample))

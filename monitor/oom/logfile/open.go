@@ -18,8 +18,8 @@ import (
 // headBytes is how much of a text is looked at to tell what it is.
 const headBytes = 4096
 
-// Open opens a file for reading as UTF-8 text. onRead, if not nil, is told of every read of the file itself, in bytes. The errors name the
-// file and say what to do.
+// Open opens a file for reading as UTF-8 text. onRead, if not nil, is told of every read of the file itself, in bytes.
+// The errors name the file and say what to do.
 func Open(f File, onRead func(n int)) (io.ReadCloser, error) {
 	file, err := files.OpenStream(f.Name)
 	if err != nil {
@@ -76,8 +76,8 @@ func Unpack(r io.Reader) (io.Reader, error) {
 	return in, nil
 }
 
-// Text makes UTF-8 text of what r holds: gzip and bzip2 are unpacked, UTF-16 is converted, a byte order mark is dropped, an error file of
-// torchrun becomes the lines that Python would have printed. name is for messages.
+// Text makes UTF-8 text of what r holds: gzip and bzip2 are unpacked, UTF-16 is converted, a byte order mark is
+// dropped, an error file of torchrun becomes the lines that Python would have printed. name is for messages.
 func Text(r io.Reader, name string) (io.Reader, error) { return text(r, name, 0) }
 
 // maxPackings is how often a text may be packed into itself: there are files that unpack to themselves without end.
@@ -113,7 +113,8 @@ func text(r io.Reader, name string, packings int) (io.Reader, error) {
 		return &wide{in: in, order: order}, nil
 	}
 	if what := binaryKind(head); what != "" {
-		return nil, fmt.Errorf("%s is %s and not a log: name what the run printed (its standard output and error, or a folder of such files)", name, what)
+		return nil, fmt.Errorf("%s is %s and not a log: name what the run printed (its standard output and error, "+
+			"or a folder of such files)", name, what)
 	}
 	if starts("\xef\xbb\xbf") {
 		if _, err := in.Discard(3); err != nil {
@@ -137,7 +138,8 @@ func unpackFirst(name, what, command string) error {
 // Stdin is the name of what comes in through a pipe.
 const Stdin = "stdin"
 
-// cutOff reads what there is of a compressed file whose end is missing, as that of a machine that died: what was unpacked is judged.
+// cutOff reads what there is of a compressed file whose end is missing, as that of a machine that died: what was
+// unpacked is judged.
 type cutOff struct{ from io.Reader }
 
 func (c cutOff) Read(p []byte) (int, error) {

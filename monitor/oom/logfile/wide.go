@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// wideOrder tells UTF-16, which PowerShell's > writes, by its byte order mark or by the zero bytes of ASCII text; nil: it is none.
+// wideOrder tells UTF-16, which PowerShell's > writes, by its byte order mark or by the zero bytes of ASCII text; nil:
+// it is none.
 func wideOrder(head []byte) binary.ByteOrder {
 	switch {
 	case bytes.HasPrefix(head, []byte{0xff, 0xfe}):

@@ -11,11 +11,13 @@ import (
 	"strings"
 )
 
-// maxLine bounds one line of protocol 0; Python's own has none, but numbers and names are short and texts of a megabyte suspicious.
+// maxLine bounds one line of protocol 0; Python's own has none, but numbers and names are short and texts of a megabyte
+// suspicious.
 const maxLine = 1 << 20
 
-// Load reads one pickle. It reads each byte once and keeps a few times the size of the input, never more: each opcode makes at most a
-// few words, and lengths that the file claims are believed only as far as bytes follow. The error names the offset.
+// Load reads one pickle. It reads each byte once and keeps a few times the size of the input, never more: each opcode
+// makes at most a few words, and lengths that the file claims are believed only as far as bytes follow. The error names
+// the offset.
 func Load(r io.Reader) (*Document, error) {
 	l := &loader{in: bufio.NewReaderSize(r, 1<<16), doc: &Document{}, interned: map[string]int64{}}
 	if err := l.run(); err != nil {
@@ -72,7 +74,8 @@ func (l *loader) byte() (byte, error) {
 	return b, err
 }
 
-// take reads n bytes into a buffer that lives until the next call. A lie about n costs no more memory than there are bytes.
+// take reads n bytes into a buffer that lives until the next call. A lie about n costs no more memory than there are
+// bytes.
 func (l *loader) take(n uint64) ([]byte, error) {
 	const chunk = 1 << 20
 	l.buffer = l.buffer[:0]
@@ -191,7 +194,8 @@ func (l *loader) popMark() ([]Value, error) {
 	return nil, errStack
 }
 
-// extend adds items to the container on top of the stack. Anything but a container of data is left as it is: only Python could know.
+// extend adds items to the container on top of the stack. Anything but a container of data is left as it is: only
+// Python could know.
 func (l *loader) extend(items []Value, kinds ...Kind) error {
 	if len(l.stack) == 0 {
 		return errStack
@@ -241,8 +245,8 @@ func (l *loader) get(index int64) error {
 	return nil
 }
 
-// call stands for what Python would build by calling a class: an Object with the class' name, or a dictionary for the classes that are
-// one. Its arguments are dropped.
+// call stands for what Python would build by calling a class: an Object with the class' name, or a dictionary for the
+// classes that are one. Its arguments are dropped.
 func (l *loader) call(class Value) {
 	switch l.doc.Text(class) {
 	case "collections.OrderedDict", "collections.defaultdict", "__builtin__.dict", "builtins.dict":

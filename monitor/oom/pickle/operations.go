@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// operations are the opcodes of all protocols but STOP (Lib/pickletools.py). Extension registry (EXT1..4), persistent ids and
-// out-of-band buffers are not data of the file: they become Objects.
+// operations are the opcodes of all protocols but STOP (Lib/pickletools.py). Extension registry (EXT1..4), persistent
+// ids and out-of-band buffers are not data of the file: they become Objects.
 var operations = [256]func(*loader) error{
 	// frames and protocol
 	0x80: func(l *loader) error { _, err := l.byte(); return err },  // PROTO
@@ -222,13 +222,16 @@ func (l *loader) textUnicode() error {
 	return nil
 }
 
-// simpleEscapes are what one letter behind a backslash stands for, escapeDigits the hexadecimal digits of those that have some.
+// simpleEscapes are what one letter behind a backslash stands for, escapeDigits the hexadecimal digits of those that
+// have some.
 var (
-	simpleEscapes = map[byte]byte{'n': '\n', 't': '\t', 'r': '\r', '\\': '\\', '\'': '\'', '"': '"', 'a': 7, 'b': 8, 'f': 12, 'v': 11}
-	escapeDigits  = map[byte]int{'u': 4, 'U': 8}
+	simpleEscapes = map[byte]byte{'n': '\n', 't': '\t', 'r': '\r', '\\': '\\', '\'': '\'', '"': '"', 'a': 7, 'b': 8,
+		'f': 12, 'v': 11}
+	escapeDigits = map[byte]int{'u': 4, 'U': 8}
 )
 
-// unescape resolves backslashes: all of Python's when full, else only \u and \U. What is no valid escape stays as it is.
+// unescape resolves backslashes: all of Python's when full, else only \u and \U. What is no valid escape stays as it
+// is.
 func unescape(text string, full bool) []byte {
 	out := make([]byte, 0, len(text))
 	for i := 0; i < len(text); i++ {

@@ -1,6 +1,7 @@
-// Package pickle reads Python pickles of every protocol (0 to 5) as plain data. It is an interpreter of the data opcodes only: nothing is
-// imported, called or built, whatever the file asks for. Where a pickle would call a class, a value of kind Object stands instead,
-// which knows the name; collections.OrderedDict and defaultdict become dictionaries, since they are data in all but name.
+// Package pickle reads Python pickles of every protocol (0 to 5) as plain data. It is an interpreter of the data
+// opcodes only: nothing is imported, called or built, whatever the file asks for. Where a pickle would call a class, a
+// value of kind Object stands instead, which knows the name; collections.OrderedDict and defaultdict become
+// dictionaries, since they are data in all but name.
 //
 // The opcodes are those of Python's Lib/pickletools.py.
 package pickle
@@ -31,8 +32,9 @@ const (
 	wideInt // a number that needs more than 60 bits
 )
 
-// A Value is one Python object of a Document, and two equal Values of a container are the same object: its kind in the low bits, above them the number itself or an index into the document's
-// tables. Values take eight bytes, so that a file of a gigabyte becomes a few gigabytes and not tens.
+// A Value is one Python object of a Document, and two equal Values of a container are the same object: its kind in the
+// low bits, above them the number itself or an index into the document's tables. Values take eight bytes, so that a
+// file of a gigabyte becomes a few gigabytes and not tens.
 type Value uint64
 
 const kindBits = 4
@@ -81,7 +83,8 @@ func (d *Document) Float(v Value) (f float64, ok bool) {
 	return float64(n), ok
 }
 
-// Text is the text of a String, the content of Bytes, or the class of an Object ("collections.OrderedDict"); "" for other kinds.
+// Text is the text of a String, the content of Bytes, or the class of an Object ("collections.OrderedDict"); "" for
+// other kinds.
 func (d *Document) Text(v Value) string {
 	if k := v.kind(); k == String || k == Bytes || k == Object {
 		return d.strings[v.payload()]
@@ -114,7 +117,8 @@ func (d *Document) Entries() int {
 	return n
 }
 
-// Get finds a key of a Dict; a None value when it is absent or v is none. When a key was set twice, the last one counts, as in Python.
+// Get finds a key of a Dict; a None value when it is absent or v is none. When a key was set twice, the last one
+// counts, as in Python.
 func (d *Document) Get(v Value, key string) Value {
 	if v.kind() != Dict {
 		return 0

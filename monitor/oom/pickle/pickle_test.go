@@ -40,15 +40,19 @@ func TestEveryProtocol(t *testing.T) {
 			}
 			root := d.Root()
 			for key, want := range map[string]string{
-				"none": "None", "true": "true", "false": "false", "small": "7", "byte": "200", "word": "60000", "negative": "-5",
-				"address": fmt.Sprint(0x7f1234567000), "large": fmt.Sprint(int64(1) << 62), "minus": fmt.Sprint(int64(-1) << 62),
-				"huge": "1.8446744073709552e+19", "float": "1.5", "text": "ä😀\\ \n'", "long": strings.Repeat("x", 5000), "list": "list", "tuple": "tuple",
+				"none": "None", "true": "true", "false": "false", "small": "7", "byte": "200", "word": "60000",
+				"negative": "-5",
+				"address":  fmt.Sprint(0x7f1234567000), "large": fmt.Sprint(int64(1) << 62),
+				"minus": fmt.Sprint(int64(-1) << 62),
+				"huge":  "1.8446744073709552e+19", "float": "1.5", "text": "ä😀\\ \n'", "long": strings.Repeat("x", 5000),
+				"list": "list", "tuple": "tuple",
 			} {
 				if got := d.Show(d.Get(root, key)); got != want {
 					t.Errorf("%s: got %q, want %q", key, got, want)
 				}
 			}
-			for key, want := range map[string]int{"list": 3, "tuple": 1, "pair": 2, "triple": 3, "four": 4, "many": 3000, "set": 1} {
+			for key, want := range map[string]int{"list": 3, "tuple": 1, "pair": 2, "triple": 3, "four": 4,
+				"many": 3000, "set": 1} {
 				if protocol < 4 && key == "set" { // older protocols call the class with a list, which is dropped
 					continue
 				}
@@ -69,7 +73,8 @@ func TestEveryProtocol(t *testing.T) {
 			if shared[0] != shared[1] {
 				t.Error("a shared list came back as two")
 			}
-			if object := d.Get(root, "object"); object.Kind() != Object || !strings.HasSuffix(d.Text(object), ".ValueError") {
+			if object := d.Get(root, "object"); object.Kind() != Object ||
+				!strings.HasSuffix(d.Text(object), ".ValueError") {
 				t.Errorf("an exception is %v %q", object.Kind(), d.Text(object))
 			}
 			if d.Get(root, "absent").Kind() != None || d.Get(d.Get(root, "list"), "x").Kind() != None {
@@ -113,7 +118,8 @@ func TestBrokenPickles(t *testing.T) {
 }
 
 func FuzzLoad(f *testing.F) {
-	for _, seed := range []string{"(dp0\nVa\np1\nI1\ns.", "\x80\x04}\x94\x8c\x01a\x94K\x01s.", "\x80\x02]q\x00(K\x01K\x02e.", "cos\nsystem\n(tR.", "(lp0\ng0\na."} {
+	for _, seed := range []string{"(dp0\nVa\np1\nI1\ns.", "\x80\x04}\x94\x8c\x01a\x94K\x01s.",
+		"\x80\x02]q\x00(K\x01K\x02e.", "cos\nsystem\n(tR.", "(lp0\ng0\na."} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

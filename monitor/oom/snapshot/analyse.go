@@ -20,15 +20,17 @@ const Schema = "oomguard.snapshot/v1"
 // Device is one GPU of the snapshot, at the moment it was taken.
 type Device struct {
 	Index int `json:"device"`
-	// ReservedBytes is the sum of the segments (torch.cuda.memory_reserved), ActiveBytes what lies in blocks in use or awaiting their
-	// free, AllocatedBytes what lies in blocks in use (memory_allocated), RequestedBytes what tensors asked for of these.
+	// ReservedBytes is the sum of the segments (torch.cuda.memory_reserved), ActiveBytes what lies in blocks in use or
+	// awaiting their free, AllocatedBytes what lies in blocks in use (memory_allocated), RequestedBytes what tensors
+	// asked for of these.
 	ReservedBytes  int64 `json:"reserved_bytes"`
 	ActiveBytes    int64 `json:"active_bytes"`
 	AllocatedBytes int64 `json:"allocated_bytes"`
 	RequestedBytes int64 `json:"requested_bytes"`
-	// FreeBytes is cached and unused. ReturnableBytes of it lie in segments without any block in use, which empty_cache and a failing
-	// allocation give back; StuckBytes lie beside blocks in use and cannot be given back; LargestFreeBytes is the largest piece of
-	// those, and so the largest allocation that they can serve. StuckSegments is how many segments hold them.
+	// FreeBytes is cached and unused. ReturnableBytes of it lie in segments without any block in use, which empty_cache
+	// and a failing allocation give back; StuckBytes lie beside blocks in use and cannot be given back;
+	// LargestFreeBytes is the largest piece of those, and so the largest allocation that they can serve. StuckSegments
+	// is how many segments hold them.
 	FreeBytes        int64 `json:"free_bytes"`
 	ReturnableBytes  int64 `json:"returnable_bytes"`
 	StuckBytes       int64 `json:"stuck_bytes"`
@@ -236,7 +238,8 @@ func (a *analysis) group(live map[int64]use) ([]ComponentUse, []Site) {
 		places = append(places, *s)
 	}
 	slices.SortFunc(places, func(x, y Site) int {
-		return cmp.Or(cmp.Compare(y.Bytes, x.Bytes), cmp.Compare(x.Where, y.Where), cmp.Compare(x.Component, y.Component))
+		return cmp.Or(cmp.Compare(y.Bytes, x.Bytes), cmp.Compare(x.Where, y.Where),
+			cmp.Compare(x.Component, y.Component))
 	})
 	return parts, places[:min(len(places), maxSites)]
 }
@@ -253,8 +256,8 @@ func (a *analysis) largest(live map[int64]use) []LiveBlock {
 	return blocks
 }
 
-// replay walks the trace backwards from the snapshot, so that what lived at each failed allocation is known although the trace does not
-// reach back to the start of the program. live is changed.
+// replay walks the trace backwards from the snapshot, so that what lived at each failed allocation is known although
+// the trace does not reach back to the start of the program. live is changed.
 func (a *analysis) replay(d *Device, live map[int64]use, trace []Event) {
 	d.TraceEvents = len(trace)
 	freed := allocatedBy(trace)
@@ -279,7 +282,8 @@ func (a *analysis) replay(d *Device, live map[int64]use, trace []Event) {
 			change(e.Address, use{e.SizeBytes, freed[i]})
 		case OOM:
 			if len(d.OOMs) < maxOOMs {
-				m := OOMMoment{TriedBytes: e.SizeBytes, FreeBytes: e.FreeBytes, AllocatedBytes: current, Where: a.judge(e.Stack).where}
+				m := OOMMoment{TriedBytes: e.SizeBytes, FreeBytes: e.FreeBytes, AllocatedBytes: current,
+					Where: a.judge(e.Stack).where}
 				m.Components, m.Sites = a.group(live)
 				d.OOMs = append(d.OOMs, m)
 			}
@@ -294,7 +298,8 @@ func (a *analysis) replay(d *Device, live map[int64]use, trace []Event) {
 	d.Timeline = line.moments
 }
 
-// allocatedBy finds for each Free the stack of the allocation that it ends; 0 where the trace does not reach back to it.
+// allocatedBy finds for each Free the stack of the allocation that it ends; 0 where the trace does not reach back to
+// it.
 func allocatedBy(trace []Event) map[int]int {
 	last := map[int64]int{}
 	by := map[int]int{}

@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// A sign tells a component by one frame of a stack. File is a part of the frame's file, Name a part of its function; "" matches any.
-// Names are PyTorch's, transformers' and DeepSpeed's own.
+// A sign tells a component by one frame of a stack. File is a part of the frame's file, Name a part of its function; ""
+// matches any. Names are PyTorch's, transformers' and DeepSpeed's own.
 type sign struct{ component, file, name string }
 
-// signs are looked for in this order: the first that any frame of a stack shows decides. So an optimizer's state is the optimizer's
-// although a training step called it, and a gradient buffer that DDP makes in its constructor is communication.
+// signs are looked for in this order: the first that any frame of a stack shows decides. So an optimizer's state is the
+// optimizer's although a training step called it, and a gradient buffer that DDP makes in its constructor is
+// communication.
 var signs = []sign{
 	{"optimizer", "torch/optim/", ""},
 	{"optimizer", "bitsandbytes/optim/", ""},
@@ -47,12 +48,16 @@ var signs = []sign{
 	{"parameters", "torch/serialization.py", ""},
 }
 
-// unknown is the component of stacks without a sign, and of blocks without a stack (memory history was not recorded then).
+// unknown is the component of stacks without a sign, and of blocks without a stack (memory history was not recorded
+// then).
 const unknown = "unknown"
 
 // firstSign is the number of the first sign that a frame shows, len(signs) for none.
 func firstSign(f Frame) int {
-	i := slices.IndexFunc(signs, func(s sign) bool { return strings.Contains(f.File, s.file) && strings.Contains(f.Name, s.name) })
+	i := slices.IndexFunc(signs, func(s sign) bool {
+		return strings.Contains(f.File, s.file) &&
+			strings.Contains(f.Name, s.name)
+	})
 	if i < 0 {
 		return len(signs)
 	}
@@ -83,7 +88,8 @@ func isPython(f Frame) bool {
 
 // library reports whether a frame belongs to PyTorch itself or to what calls it on everybody's behalf.
 func library(f Frame) bool {
-	for _, part := range []string{"/torch/", "/bitsandbytes/", "/deepspeed/", "/accelerate/", "/contextlib.py", "<string>", "/apex/"} {
+	for _, part := range []string{"/torch/", "/bitsandbytes/", "/deepspeed/", "/accelerate/", "/contextlib.py",
+		"<string>", "/apex/"} {
 		if strings.Contains(f.File, part) {
 			return true
 		}
@@ -91,7 +97,8 @@ func library(f Frame) bool {
 	return strings.HasPrefix(f.File, "torch/")
 }
 
-// where names the place in the code that a person would look at: the innermost Python frame outside of PyTorch, else the innermost one.
+// where names the place in the code that a person would look at: the innermost Python frame outside of PyTorch, else
+// the innermost one.
 func where(frames []Frame) string {
 	python := slices.DeleteFunc(slices.Clone(frames), func(f Frame) bool { return !isPython(f) })
 	if i := slices.IndexFunc(python, func(f Frame) bool { return !library(f) }); i >= 0 {
@@ -106,14 +113,16 @@ func where(frames []Frame) string {
 	return "no stack recorded"
 }
 
-// native names a place in C++. The thread in which PyTorch runs backward has no frame of Python: there it is the node of autograd's graph, or
-// the operation where no node runs; elsewhere the innermost function that is not the allocator's own.
+// native names a place in C++. The thread in which PyTorch runs backward has no frame of Python: there it is the node
+// of autograd's graph, or the operation where no node runs; elsewhere the innermost function that is not the
+// allocator's own.
 func native(frames []Frame) string {
 	var node, operation string
 	backward := false
 	for _, f := range slices.Backward(frames) {
 		backward = backward || strings.Contains(f.Name, "torch::autograd::Engine::")
-		if name, found := before(f.Name, "::apply("); found && strings.HasPrefix(f.Name, "torch::autograd::generated::") {
+		if name, found := before(f.Name, "::apply("); found &&
+			strings.HasPrefix(f.Name, "torch::autograd::generated::") {
 			node = name
 		}
 		if name, found := before(f.Name, "::call("); found && strings.HasPrefix(f.Name, "at::_ops::") {
@@ -146,7 +155,8 @@ func before(name, text string) (part string, found bool) {
 }
 
 // recorders are the functions through which every allocation with a stack goes.
-var recorders = []string{"torch::unwind::", "CapturedTraceback", "gather_with_cpp", "CachingAllocator", "at::detail::empty_"}
+var recorders = []string{"torch::unwind::", "CapturedTraceback", "gather_with_cpp", "CachingAllocator",
+	"at::detail::empty_"}
 
 // String is the frame in one word: "modeling_llama.py:123 forward".
 func (f Frame) String() string {

@@ -15,10 +15,12 @@ func hardSnapshots() map[string]func(n int) []byte {
 		return fmt.Sprintf("}(X\x04\x00\x00\x00size%sX\x05\x00\x00\x00stateX\x10\x00\x00\x00active_allocatedX\x06\x00\x00\x00frames%su", number(size), frames)
 	}
 	segment := func(device int, blocks string) string {
-		return fmt.Sprintf("}(X\x06\x00\x00\x00device%sX\x0a\x00\x00\x00total_size%sX\x06\x00\x00\x00blocks%su", number(device), number(1<<20), blocks)
+		return fmt.Sprintf("}(X\x06\x00\x00\x00device%sX\x0a\x00\x00\x00total_size%sX\x06\x00\x00\x00blocks%su",
+			number(device), number(1<<20), blocks)
 	}
 	whole := func(before, segments, traces string) []byte {
-		return []byte("\x80\x02" + before + "}(X\x08\x00\x00\x00segments](" + segments + "eX\x0d\x00\x00\x00device_traces](" + traces + "eu.")
+		return []byte("\x80\x02" + before + "}(X\x08\x00\x00\x00segments](" + segments +
+			"eX\x0d\x00\x00\x00device_traces](" + traces + "eu.")
 	}
 	many := func(n int, piece func(i int) string) string {
 		var b strings.Builder
@@ -44,10 +46,12 @@ func hardSnapshots() map[string]func(n int) []byte {
 			return whole("", segment(0, "]("+many(n, func(int) string { return block(512, "]") })+"e"), "")
 		},
 		"long stacks": func(n int) []byte {
-			return whole("", segment(0, "]("+many(n, func(i int) string { return block(512, "]("+many(8000, frame)+"e") })+"e"), "")
+			return whole("", segment(0, "]("+
+				many(n, func(i int) string { return block(512, "]("+many(8000, frame)+"e") })+"e"), "")
 		},
 		"one stack for all": func(n int) []byte {
-			return whole(kept("]("+many(n/2, frame)+"e"), segment(0, "]("+many(n/2, func(int) string { return block(512, again) })+"e"), "")
+			return whole(kept("]("+many(n/2, frame)+"e"),
+				segment(0, "]("+many(n/2, func(int) string { return block(512, again) })+"e"), "")
 		},
 		"failures": func(n int) []byte {
 			return whole("", segment(0, "]("+many(n/2, func(int) string { return block(512, "]") })+"e"),
@@ -63,10 +67,13 @@ func hardSnapshots() map[string]func(n int) []byte {
 		"marks": func(n int) []byte { return []byte("\x80\x02" + strings.Repeat("(", n) + ".") },
 		"texts": func(n int) []byte { return []byte("(" + strings.Repeat("V\\x\n", n/4) + "l.") },
 		"repeats": func(n int) []byte {
-			return whole(kept("]("+many(n/2, func(int) string { return block(512, "]") })+"e"), many(n/2, func(int) string { return segment(0, again) }), "")
+			return whole(kept("]("+many(n/2, func(int) string { return block(512, "]") })+"e"),
+				many(n/2, func(int) string { return segment(0, again) }), "")
 		},
 		"repeated traces": func(n int) []byte {
-			return whole(kept("]("+many(n/2, func(int) string { return "}(X\x06\x00\x00\x00actionX\x03\x00\x00\x00oomu" })+"e"), "", strings.Repeat(again, n/4))
+			return whole(kept("]("+many(n/2,
+				func(int) string { return "}(X\x06\x00\x00\x00actionX\x03\x00\x00\x00oomu" })+"e"), "",
+				strings.Repeat(again, n/4))
 		},
 	}
 }

@@ -7,8 +7,8 @@ import (
 
 // What can be drawn of a device: how its segments are filled, and what lived over the time of the trace.
 
-// SegmentMap is one segment as a row of letters, each for an equal part of it: the component that holds most of the part (Letter), or Unused
-// where nothing does.
+// SegmentMap is one segment as a row of letters, each for an equal part of it: the component that holds most of the
+// part (Letter), or Unused where nothing does.
 type SegmentMap struct {
 	TotalBytes       int64  `json:"total_bytes"`
 	FreeBytes        int64  `json:"free_bytes"`
@@ -24,7 +24,8 @@ type Moment struct {
 	Event          int              `json:"event"`
 	AllocatedBytes int64            `json:"allocated_bytes"`
 	Components     map[string]int64 `json:"components"`
-	Failed         bool             `json:"failed,omitempty"` // an allocation failed within this moment's share of the trace
+	// an allocation failed within this moment's share of the trace
+	Failed bool `json:"failed,omitempty"`
 }
 
 const (
@@ -40,7 +41,8 @@ const Unused = '.'
 var letters = []struct {
 	component string
 	letter    byte
-}{{"parameters", 'P'}, {"gradients", 'G'}, {"optimizer", 'O'}, {"activations", 'A'}, {"logits", 'L'}, {"temporaries", 'T'}, {"communication", 'C'}, {unknown, '?'}}
+}{{"parameters", 'P'}, {"gradients", 'G'}, {"optimizer", 'O'}, {"activations", 'A'}, {"logits", 'L'},
+	{"temporaries", 'T'}, {"communication", 'C'}, {unknown, '?'}}
 
 // Components are the names of the components, in the order in which they are drawn on each other.
 func Components() []string {

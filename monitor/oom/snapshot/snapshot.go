@@ -1,9 +1,10 @@
-// Package snapshot reads the memory snapshots of PyTorch's caching allocator (torch.cuda.memory._dump_snapshot, and the list that
-// torch.cuda.memory_snapshot returns) and says what they show: what was allocated and by which lines, how the segments are filled, what
-// lived when an allocation failed, and what could not be given back. It never runs Python: the pickle is read as data.
+// Package snapshot reads the memory snapshots of PyTorch's caching allocator (torch.cuda.memory._dump_snapshot, and the
+// list that torch.cuda.memory_snapshot returns) and says what they show: what was allocated and by which lines, how the
+// segments are filled, what lived when an allocation failed, and what could not be given back. It never runs Python:
+// the pickle is read as data.
 //
-// The schema is the one documented at torch.cuda.memory._snapshot (torch/cuda/memory.py), with what older versions wrote in its place:
-// 1.11 to 1.13 a bare list of segments, 1.13 to 2.0 "history" in the blocks.
+// The schema is the one documented at torch.cuda.memory._snapshot (torch/cuda/memory.py), with what older versions
+// wrote in its place: 1.11 to 1.13 a bare list of segments, 1.13 to 2.0 "history" in the blocks.
 package snapshot
 
 import (
@@ -47,7 +48,8 @@ type Segment struct {
 	TotalBytes int64
 	Stream     int64
 	Expandable bool
-	// PrivatePool is true for segments of a pool of their own (CUDA graphs, MemPool), which other allocations cannot use.
+	// PrivatePool is true for segments of a pool of their own (CUDA graphs, MemPool), which other allocations cannot
+	// use.
 	PrivatePool bool
 	Blocks      []Block
 }
@@ -91,8 +93,9 @@ func Read(r io.Reader) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &decoder{doc: doc, snapshot: &Snapshot{Stacks: [][]int32{nil}}, frames: map[pickle.Value]int32{}, stacks: map[string]int{"": 0},
-		lists: map[pickle.Value]int{}, left: 2 * doc.Entries()}
+	d := &decoder{doc: doc, snapshot: &Snapshot{Stacks: [][]int32{nil}}, frames: map[pickle.Value]int32{},
+		stacks: map[string]int{"": 0},
+		lists:  map[pickle.Value]int{}, left: 2 * doc.Entries()}
 	if err := d.decode(); err != nil {
 		return nil, err
 	}
@@ -105,12 +108,14 @@ type decoder struct {
 	frames   map[pickle.Value]int32 // the pickle shares the frames of equal lines
 	stacks   map[string]int         // by the numbers of their frames
 	lists    map[pickle.Value]int   // the stacks, by their lists in the pickle
-	left     int                    // entries that may still be read: twice what the pickle has at first, as its reader shares what is equal
+	// entries that may still be read: twice what the pickle has at first, as its reader shares what is equal
+	left int
 }
 
-// errRepeats is the error of a pickle that a few references make many times its size. The allocator's segments, blocks and events are each
-// written once.
-var errRepeats = errors.New("this pickle lists the same entries again and again, which no memory snapshot of PyTorch does")
+// errRepeats is the error of a pickle that a few references make many times its size. The allocator's segments, blocks
+// and events are each written once.
+var errRepeats = errors.New("this pickle lists the same entries again and again, which no memory snapshot of " +
+	"PyTorch does")
 
 // once counts the entries of what is read, and fails when many more were read than the pickle has.
 func (d *decoder) once(v pickle.Value) error {
@@ -127,7 +132,8 @@ func (d *decoder) decode() error {
 		segments = d.doc.Get(root, "segments")
 	}
 	if segments.Kind() != pickle.List {
-		return errors.New("this pickle is not a memory snapshot of PyTorch: it has no list of segments; torch.cuda.memory._dump_snapshot writes one")
+		return errors.New("this pickle is not a memory snapshot of PyTorch: it has no list of segments; " +
+			"torch.cuda.memory._dump_snapshot writes one")
 	}
 	for i, item := range d.doc.Items(segments) {
 		s, err := d.segment(item)
@@ -169,9 +175,11 @@ func (d *decoder) segment(v pickle.Value) (Segment, error) {
 	}
 	total, ok := d.doc.Int(d.doc.Get(v, "total_size"))
 	if !ok || total < 0 {
-		return Segment{}, errors.New("has no total_size; this is not a memory snapshot of PyTorch, or a version that is not known here")
+		return Segment{}, errors.New("has no total_size; this is not a memory snapshot of PyTorch, or a version " +
+			"that is not known here")
 	}
-	s := Segment{Device: int(d.number(v, "device")), Address: d.number(v, "address"), TotalBytes: total, Stream: d.number(v, "stream")}
+	s := Segment{Device: int(d.number(v, "device")), Address: d.number(v, "address"), TotalBytes: total,
+		Stream: d.number(v, "stream")}
 	s.Expandable = d.number(v, "is_expandable") != 0
 	for _, part := range d.doc.Items(d.doc.Get(v, "segment_pool_id")) {
 		if n, _ := d.doc.Int(part); n != 0 {
@@ -209,7 +217,8 @@ func (d *decoder) block(v pickle.Value, at int64) (Block, error) {
 		b.State = AwaitingFree
 	}
 	frames := d.doc.Get(v, "frames")
-	if history := d.doc.Items(d.doc.Get(v, "history")); len(history) > 0 { // up to 2.0: the newest use of the block first
+	// up to 2.0: the newest use of the block first
+	if history := d.doc.Items(d.doc.Get(v, "history")); len(history) > 0 {
 		frames = d.doc.Get(history[0], "frames")
 		if real, ok := d.doc.Int(d.doc.Get(history[0], "real_size")); ok {
 			b.RequestedBytes = real
@@ -225,8 +234,8 @@ func (d *decoder) block(v pickle.Value, at int64) (Block, error) {
 	return b, nil
 }
 
-// actions are the words of the trace that count. memory_allocated falls when a free is requested; that it is completed later, when other
-// streams are done with the memory, changes only what is active.
+// actions are the words of the trace that count. memory_allocated falls when a free is requested; that it is completed
+// later, when other streams are done with the memory, changes only what is active.
 var actions = map[string]Action{"alloc": Alloc, "free_requested": Free, "free": Free, "segment_alloc": SegmentAlloc,
 	"segment_map": SegmentAlloc, "segment_free": SegmentFree, "segment_unmap": SegmentFree, "oom": OOM}
 
@@ -244,7 +253,8 @@ func (d *decoder) events(trace pickle.Value) ([]Event, error) {
 		if action == OtherAction {
 			continue
 		}
-		e := Event{Action: action, Address: d.number(item, "addr"), SizeBytes: d.number(item, "size"), FreeBytes: d.number(item, "device_free")}
+		e := Event{Action: action, Address: d.number(item, "addr"), SizeBytes: d.number(item, "size"),
+			FreeBytes: d.number(item, "device_free")}
 		if action == Alloc || action == OOM {
 			e.Stack = d.stack(d.doc.Get(item, "frames"))
 		}
@@ -283,7 +293,9 @@ func (d *decoder) frame(v pickle.Value) int32 {
 	if !ok {
 		n = int32(len(d.snapshot.Frames))
 		d.frames[v] = n
-		d.snapshot.Frames = append(d.snapshot.Frames, Frame{File: d.doc.Text(d.doc.Get(v, "filename")), Line: int(d.number(v, "line")), Name: d.doc.Text(d.doc.Get(v, "name"))})
+		d.snapshot.Frames = append(d.snapshot.Frames,
+			Frame{File: d.doc.Text(d.doc.Get(v, "filename")), Line: int(d.number(v, "line")),
+				Name: d.doc.Text(d.doc.Get(v, "name"))})
 	}
 	return n
 }

@@ -86,7 +86,8 @@ func TestTotals(t *testing.T) {
 					check("allocated at the failure", m.AllocatedBytes, w.Allocated)
 					sameComponents(t, "at the failure", m.Components, w.Components)
 				}
-				if len(d.Sites) == 0 || !strings.Contains(d.Sites[0].Where, ".py:") || strings.Contains(d.Sites[0].Where, "linear.py") {
+				if len(d.Sites) == 0 || !strings.Contains(d.Sites[0].Where, ".py:") ||
+					strings.Contains(d.Sites[0].Where, "linear.py") {
 					t.Errorf("the largest place is %+v", d.Sites[:min(1, len(d.Sites))])
 				}
 			})
@@ -94,8 +95,8 @@ func TestTotals(t *testing.T) {
 	}
 }
 
-// TestRealSnapshots reads what torch.cuda.memory._dump_snapshot wrote on an H200 (torch 2.11.0): a small training between two steps, and the same
-// at an allocation that failed. PyTorch said the totals at the same moment.
+// TestRealSnapshots reads what torch.cuda.memory._dump_snapshot wrote on an H200 (torch 2.11.0): a small training
+// between two steps, and the same at an allocation that failed. PyTorch said the totals at the same moment.
 func TestRealSnapshots(t *testing.T) {
 	for name, tried := range map[string]int64{"h200-steady": 0, "h200-oom": 64 << 20} {
 		t.Run(name, func(t *testing.T) {
@@ -125,11 +126,13 @@ func TestRealSnapshots(t *testing.T) {
 			}
 			d := Analyse(s, name).Devices[0]
 			got := []int64{d.AllocatedBytes, d.ReservedBytes, int64(d.Blocks), int64(d.Segments), d.StuckBytes}
-			if !slices.Equal(got, []int64{want.Allocated, want.Reserved, want.Allocations, want.Segments, want.InactiveSplit}) {
+			if !slices.Equal(got, []int64{want.Allocated, want.Reserved, want.Allocations, want.Segments,
+				want.InactiveSplit}) {
 				t.Errorf("allocated, reserved, blocks, segments, stuck: got %v, want %+v", got, want)
 			}
 			switch {
-			case tried == 0 && len(d.OOMs) != 0, tried > 0 && (len(d.OOMs) == 0 || d.OOMs[len(d.OOMs)-1].TriedBytes != tried):
+			case tried == 0 && len(d.OOMs) != 0,
+				tried > 0 && (len(d.OOMs) == 0 || d.OOMs[len(d.OOMs)-1].TriedBytes != tried):
 				t.Errorf("failed allocations: %+v", d.OOMs)
 			case tried > 0 && d.OOMs[0].Where != "backward pass, sum_dim_IntList":
 				t.Errorf("it failed at %q", d.OOMs[0].Where)

@@ -31,7 +31,8 @@ func TestLines(t *testing.T) {
 func laughs() string {
 	text := "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n"
 	for i := 1; i < 9; i++ {
-		text += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i-1), 10), ","))
+		text += fmt.Sprintf("a%d: &a%d [%s]\n", i, i,
+			strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i-1), 10), ","))
 	}
 	return text
 }
@@ -100,11 +101,12 @@ func seeds(f *testing.F, texts ...string) {
 	}
 }
 
-// maxFuzzBytes keeps fuzzing going: Go shortens every text that reaches new code by trying all its parts, which are n*n/2, and of a text
-// with 2 KiB that takes the whole minute. The long and the deep ones are in TestBroken.
+// maxFuzzBytes keeps fuzzing going: Go shortens every text that reaches new code by trying all its parts, which are
+// n*n/2, and of a text with 2 KiB that takes the whole minute. The long and the deep ones are in TestBroken.
 const maxFuzzBytes = 256
 
-// check reads a document in one format; what it accepts must be whole: every value with a place, and a bounded number of them.
+// check reads a document in one format; what it accepts must be whole: every value with a place, and a bounded number
+// of them.
 func check(t *testing.T, parse parser, data []byte) *Node {
 	t.Helper()
 	if len(data) > maxFuzzBytes {
@@ -130,7 +132,8 @@ func check(t *testing.T, parse parser, data []byte) *Node {
 }
 
 func FuzzYAML(f *testing.F) {
-	seeds(f, "a: 1\nb: [x, &n {y: ${a}}]\nc: *n\n<<: *n\n---\n", "a: &a [*a]", "? [1]\n: 2", "\tx", "a: !!binary x", laughs()[:60])
+	seeds(f, "a: 1\nb: [x, &n {y: ${a}}]\nc: *n\n<<: *n\n---\n", "a: &a [*a]", "? [1]\n: 2", "\tx", "a: !!binary x",
+		laughs()[:60])
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if doc := check(t, YAML, data); doc != nil {
 			Interpolate(doc, func(string) (string, bool) { return "${a}", true })
@@ -139,7 +142,8 @@ func FuzzYAML(f *testing.F) {
 }
 
 func FuzzTOML(f *testing.F) {
-	seeds(f, "a.b = 1\n[t]\nx = [1, {y = \"\"}]\n[[l]]\n[[l.m]]\n[l.n]\n", "x = 1979-05-27T07:32:00Z\ny=inf", "[a]\n[a.b]\nc=1\n[[a.b]]")
+	seeds(f, "a.b = 1\n[t]\nx = [1, {y = \"\"}]\n[[l]]\n[[l.m]]\n[l.n]\n", "x = 1979-05-27T07:32:00Z\ny=inf",
+		"[a]\n[a.b]\nc=1\n[[a.b]]")
 	f.Fuzz(func(t *testing.T, data []byte) { check(t, TOML, data) })
 }
 

@@ -25,8 +25,8 @@ func Class(n *Node) (name string, arguments *Node) {
 	return text[strings.LastIndexByte(text, '.')+1:], arguments
 }
 
-// SetArgument sets one --path value of a command line in jsonargparse's short forms: a path below a class is one below its init_args,
-// and a class's name alone replaces the class.
+// SetArgument sets one --path value of a command line in jsonargparse's short forms: a path below a class is one below
+// its init_args, and a class's name alone replaces the class.
 func SetArgument(root *Node, path, text, origin string) error {
 	value, err := Scalar(text, path, origin)
 	if err != nil {
@@ -44,7 +44,8 @@ func SetArgument(root *Node, path, text, origin string) error {
 			break
 		}
 		if word, isText := next.Value.(string); isText && i+1 < len(steps) && at.step("class_path") == nil {
-			next.Value = map[string]*Node{"class_path": {Value: word, Path: next.Path + ".class_path", File: next.File, Line: next.Line, Source: next.Source}}
+			next.Value = map[string]*Node{"class_path": {Value: word, Path: next.Path + ".class_path", File: next.File,
+				Line: next.Line, Source: next.Source}}
 		}
 		at = next
 	}

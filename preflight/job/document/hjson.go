@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// HJSON reads one Hjson document, which DeepSpeed takes for its configuration: JSON that may have comments (#, //, /* */), commas that
-// are missing or too many, keys and texts without quotes, and texts of several lines between three single quotes. The braces around the
-// whole may be left out. Duplicate keys are problems (DeepSpeed refuses them).
+// HJSON reads one Hjson document, which DeepSpeed takes for its configuration: JSON that may have comments (#, //, /*
+// */), commas that are missing or too many, keys and texts without quotes, and texts of several lines between three
+// single quotes. The braces around the whole may be left out. Duplicate keys are problems (DeepSpeed refuses them).
 func HJSON(data []byte, shown string) (doc *Node, problems []error, err error) {
 	p := &hjsonParser{data: bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), shown: shown, line: 1}
 	p.skip()
@@ -44,7 +44,8 @@ type hjsonParser struct {
 
 func (p *hjsonParser) fail(format string, args ...any) error {
 	_, column := position(p.data, p.pos)
-	return fmt.Errorf("%s:%d:%d: broken JSON (as hjson reads it): %s; correct it there", p.shown, p.line, column, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%s:%d:%d: broken JSON (as hjson reads it): %s; correct it there", p.shown, p.line, column,
+		fmt.Sprintf(format, args...))
 }
 
 func (p *hjsonParser) at(text string) bool { return bytes.HasPrefix(p.data[p.pos:], []byte(text)) }
@@ -87,7 +88,8 @@ func (p *hjsonParser) skip() {
 
 func (p *hjsonParser) value(path string, depth int) (*Node, error) {
 	if depth > maxDepth {
-		return nil, Ours(fmt.Errorf("%s:%d: is nested more than %d levels deep; check that it is the right file", p.shown, p.line, maxDepth))
+		return nil, Ours(fmt.Errorf("%s:%d: is nested more than %d levels deep; check that it is the right file",
+			p.shown, p.line, maxDepth))
 	}
 	n := &Node{Path: path, File: p.shown, Line: p.line}
 	var err error
@@ -136,7 +138,9 @@ func (p *hjsonParser) object(path string, depth int, braces bool) (map[string]*N
 			return nil, err
 		}
 		if before := fields[key]; before != nil {
-			p.problems = append(p.problems, fmt.Errorf("%s:%d: key %q was given before in line %d; keep one of them", p.shown, line, key, before.Line))
+			p.problems = append(p.problems,
+				fmt.Errorf("%s:%d: key %q was given before in line %d; keep one of them", p.shown, line, key,
+					before.Line))
 		}
 		fields[key] = field
 		p.comma()
@@ -240,7 +244,8 @@ func (p *hjsonParser) multiline() (string, error) {
 	return strings.TrimSuffix(strings.Join(lines, "\n"), "\n"), nil
 }
 
-// literal is a number or word that ends at a mark or a comment; anything else without quotes is a text up to the end of its line.
+// literal is a number or word that ends at a mark or a comment; anything else without quotes is a text up to the end of
+// its line.
 var literal = regexp.MustCompile(`^(true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)[ \t]*(?:[,\]}#\r\n]|//|/\*|$)`)
 
 // bare reads a value without quotes.

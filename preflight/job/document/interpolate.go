@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Unresolved is the value of a node whose ${...} leads nowhere: Text says why. It is no text, number or boolean, so that who reads it
-// reports it instead of taking it for a value.
+// Unresolved is the value of a node whose ${...} leads nowhere: Text says why. It is no text, number or boolean, so
+// that who reads it reports it instead of taking it for a value.
 type Unresolved struct {
 	Text string // as it was written
 	Why  string
@@ -19,9 +19,10 @@ func (u Unresolved) String() string { return u.Text + " (" + u.Why + ")" }
 // maxInterpolations bounds how many references stand inside each other, and how many one text has.
 const maxInterpolations = 32
 
-// Interpolate replaces the references in the texts of a tree in place, with the rules of OmegaConf: ${a.b} and ${a[0]} from the root,
-// ${.a} and ${..a} from where they stand, ${oc.env:NAME,default} and ${oc.select:a.b,default}. A text that is one reference gets the
-// value with its type. What leads nowhere, in a circle, or to a resolver of the program's own becomes Unresolved.
+// Interpolate replaces the references in the texts of a tree in place, with the rules of OmegaConf: ${a.b} and ${a[0]}
+// from the root, ${.a} and ${..a} from where they stand, ${oc.env:NAME,default} and ${oc.select:a.b,default}. A text
+// that is one reference gets the value with its type. What leads nowhere, in a circle, or to a resolver of the
+// program's own becomes Unresolved.
 func Interpolate(root *Node, getenv func(string) (string, bool)) {
 	i := &interpolation{root: root, getenv: getenv, open: map[*Node]bool{}}
 	root.Walk(func(n *Node) { i.resolve(n) })
@@ -34,7 +35,8 @@ type interpolation struct {
 	work   int
 }
 
-// maxInterpolationWork bounds the values that the references of one document lead to: a few that are nested stand for billions.
+// maxInterpolationWork bounds the values that the references of one document lead to: a few that are nested stand for
+// billions.
 const maxInterpolationWork = 1 << 15
 
 // resolve replaces the references of one node.
@@ -140,8 +142,8 @@ func (i *interpolation) reference(n *Node, inside string, depth int) (value any,
 	return nil, why
 }
 
-// typed gives a default its type; a variable of the environment stays a text (OmegaConf 2.1 and later), which every reader here takes
-// for the number that it spells.
+// typed gives a default its type; a variable of the environment stays a text (OmegaConf 2.1 and later), which every
+// reader here takes for the number that it spells.
 func (i *interpolation) typed(text string, typed bool) any {
 	if !typed {
 		return text
@@ -180,8 +182,8 @@ func (i *interpolation) follow(n *Node, path string, depth int) (value any, why 
 	return copied.Value, ""
 }
 
-// copyResolved resolves what a reference leads to, with all inside it, and copies it: a value that two places share could be made to hold
-// itself by a reference inside.
+// copyResolved resolves what a reference leads to, with all inside it, and copies it: a value that two places share
+// could be made to hold itself by a reference inside.
 func (i *interpolation) copyResolved(target *Node) (copied *Node, why string) {
 	if i.open[target] {
 		return nil, "it refers to itself through " + target.Path

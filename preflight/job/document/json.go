@@ -13,13 +13,15 @@ import (
 // JSON reads one JSON document as Python's json module does: see pyjson. There are no problems beside the document.
 func JSON(data []byte, shown string) (doc *Node, problems []error, err error) {
 	if bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) {
-		return nil, nil, fmt.Errorf("%s: starts with a byte order mark, which Python's json refuses; save it without one", shown)
+		return nil, nil, fmt.Errorf("%s: starts with a byte order mark, which Python's json refuses; save it "+
+			"without one", shown)
 	}
 	text, err := pyjson.Read(data)
 	if err != nil {
 		return nil, nil, syntaxError(data, shown, err)
 	}
-	p := &jsonParser{data: data, text: text, shown: shown, tokens: json.NewDecoder(bytes.NewReader(text.Strict)), line: 1}
+	p := &jsonParser{data: data, text: text, shown: shown, tokens: json.NewDecoder(bytes.NewReader(text.Strict)),
+		line: 1}
 	p.tokens.UseNumber()
 	doc, err = p.parse("", 0)
 	return doc, nil, err
@@ -67,7 +69,8 @@ func (p *jsonParser) parse(path string, depth int) (*Node, error) {
 		return n, err
 	}
 	if depth == pyjson.MaxDepth {
-		return nil, fmt.Errorf("%s:%d: is nested more than %d levels deep, which Python refuses; check that it is the right file", p.shown, n.Line, pyjson.MaxDepth)
+		return nil, fmt.Errorf("%s:%d: is nested more than %d levels deep, which Python refuses; check that it is "+
+			"the right file", p.shown, n.Line, pyjson.MaxDepth)
 	}
 	if delim == '{' {
 		n.Value, err = p.object(path, depth)

@@ -1,5 +1,5 @@
-// Package document reads configuration files - JSON, and what else frameworks are configured in - into nodes that know where they
-// stood, so that every setting read from one can name its file and line.
+// Package document reads configuration files - JSON, and what else frameworks are configured in - into nodes that know
+// where they stood, so that every setting read from one can name its file and line.
 package document
 
 import (
@@ -20,7 +20,8 @@ type Node struct {
 	Line  int
 	// Source is where the value came from when no line of a file gave it: "command line a.b=3". "" otherwise.
 	Source string
-	// Raw is a scalar as it was written; "" for JSON, but for the numbers that strict JSON lacks. It tells YAML's unquoted NO, which is a boolean, from false.
+	// Raw is a scalar as it was written; "" for JSON, but for the numbers that strict JSON lacks. It tells YAML's
+	// unquoted NO, which is a boolean, from false.
 	Raw string
 }
 

@@ -10,11 +10,12 @@ import (
 	"strings"
 )
 
-// Scalar reads the text of an override as YAML, as OmegaConf and jsonargparse do: "4" is a number, "[a, b]" a list, "null" nothing.
-// origin says where the text stood: "command line batch_size=4".
+// Scalar reads the text of an override as YAML, as OmegaConf and jsonargparse do: "4" is a number, "[a, b]" a list,
+// "null" nothing. origin says where the text stood: "command line batch_size=4".
 func Scalar(text, path, origin string) (*Node, error) {
 	value, _, err := YAML([]byte(text), origin)
-	if strings.Contains(text, "\x00") { // stands for what a shell script leaves open, which package shell explains; no YAML has it
+	// stands for what a shell script leaves open, which package shell explains; no YAML has it
+	if strings.Contains(text, "\x00") {
 		value, err = &Node{Value: text, Raw: text}, nil
 	}
 	if err != nil {
@@ -33,8 +34,8 @@ func place(n *Node, path, origin string) {
 	})
 }
 
-// Set puts a value into the tree at a dotted path ("a.b[0].c", "a.b.0.c"), making the objects that are missing. Where an object stands
-// and an object is given, the two are merged, as OmegaConf does; anything else is replaced.
+// Set puts a value into the tree at a dotted path ("a.b[0].c", "a.b.0.c"), making the objects that are missing. Where
+// an object stands and an object is given, the two are merged, as OmegaConf does; anything else is replaced.
 func Set(root *Node, path, text, origin string) error {
 	value, err := Scalar(text, path, origin)
 	if err != nil {
@@ -53,7 +54,8 @@ func Put(root *Node, path string, value *Node) error {
 	for _, step := range steps[:len(steps)-1] {
 		next := at.step(step)
 		if next == nil || !next.nested() {
-			next = &Node{Value: map[string]*Node{}, Path: strings.TrimPrefix(at.Path+"."+step, "."), Source: value.Source, File: value.File, Line: value.Line}
+			next = &Node{Value: map[string]*Node{}, Path: strings.TrimPrefix(at.Path+"."+step, "."),
+				Source: value.Source, File: value.File, Line: value.Line}
 			if err := at.put(step, next); err != nil {
 				return err
 			}
@@ -160,8 +162,8 @@ func (n *Node) put(name string, value *Node) error {
 	return nil
 }
 
-// Override applies one word of the command line in the grammar of OmegaConf and Hydra to the tree: k=v sets, +k=v and ++k=v set also
-// what is not there, ~k takes away. A word without = sets nothing (null), as in OmegaConf.from_dotlist.
+// Override applies one word of the command line in the grammar of OmegaConf and Hydra to the tree: k=v sets, +k=v and
+// ++k=v set also what is not there, ~k takes away. A word without = sets nothing (null), as in OmegaConf.from_dotlist.
 func Override(root *Node, word string) error {
 	origin := "command line " + word
 	if path, ok := strings.CutPrefix(word, "~"); ok {

@@ -58,7 +58,8 @@ func TestInterpolate(t *testing.T) {
 		{"a: ${b}\nb: ${a}", `{"a":"?it refers to itself through a","b":"?it refers to itself through a"}`},
 		{"a: ${b}\nb: {c: '${a}'}", `{"a":{"c":"?it refers to itself through a"},"b":{"c":"?it refers to itself through a"}}`},
 		{"b: {c: '${b}'}", `{"b":{"c":"?it refers to itself through b.c"}}`},
-		{"a: ${gone.x}\nb: ${now:%Y}\nc: ${x", `{"a":"?there is no gone.x","b":"?the program's own resolver now","c":"?${ is not closed"}`},
+		{"a: ${gone.x}\nb: ${now:%Y}\nc: ${x",
+			`{"a":"?there is no gone.x","b":"?the program's own resolver now","c":"?${ is not closed"}`},
 	} {
 		doc, _, err := YAML([]byte(c.text), "f")
 		if err != nil {

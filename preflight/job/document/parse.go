@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Parse reads a document in the format that its name says, and otherwise in the one that it looks like: JSON with an opening brace,
-// YAML without. The formats are those of the functions JSON, YAML, TOML and HJSON.
+// Parse reads a document in the format that its name says, and otherwise in the one that it looks like: JSON with an
+// opening brace, YAML without. The formats are those of the functions JSON, YAML, TOML and HJSON.
 func Parse(data []byte, shown string) (doc *Node, problems []error, err error) {
 	switch strings.ToLower(filepath.Ext(shown)) {
 	case ".json":

@@ -14,7 +14,8 @@ import (
 
 // readOtherwise are texts that the Go libraries read in another way than Python's, and that no configuration holds.
 var readOtherwise = map[string]bool{
-	"[?]\n": true, "  [?]\n": true, "[1:]\n": true, "[1ys:]\n": true, "[=00:]\n": true, "[1::]\n": true, "[&ax: 1]\n": true, "[a.b.c]\n[a]\nb.d = 1": true,
+	"[?]\n": true, "  [?]\n": true, "[1:]\n": true, "[1ys:]\n": true, "[=00:]\n": true, "[1::]\n": true,
+	"[&ax: 1]\n": true, "[a.b.c]\n[a]\nb.d = 1": true,
 }
 
 // TestAgainstPython compares with what Python's own modules read (make_golden.py beside each table).
@@ -59,8 +60,9 @@ func TestAgainstPython(t *testing.T) {
 	}
 }
 
-// same compares a value with Python's, where numbers stand as {"number": repr} and dates as {"date": text}. Words that PyYAML takes for text
-// although float() reads them, such as 2e-5, are numbers here, as they were meant; dates stay text.
+// same compares a value with Python's, where numbers stand as {"number": repr} and dates as {"date": text}. Words that
+// PyYAML takes for text although float() reads them, such as 2e-5, are numbers here, as they were meant; dates stay
+// text.
 func same(t *testing.T, n *Node, want any) bool {
 	t.Helper()
 	switch want := want.(type) {

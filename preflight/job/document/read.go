@@ -24,19 +24,23 @@ func Read(path, shown string) ([]byte, error) {
 	var large *files.TooLargeError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, Gone(fmt.Errorf("%s: no such file; correct the name, or run oomguard in the folder it is relative to", shown))
+		return nil, Gone(fmt.Errorf("%s: no such file; correct the name, or run oomguard in the folder it is "+
+			"relative to", shown))
 	case errors.As(err, &other) && other.Kind == files.Directory:
 		return nil, fmt.Errorf("%s: is a directory; name the configuration file in it", shown)
 	case errors.As(err, &other):
-		return nil, Ours(fmt.Errorf("%s: is %s and not a regular file; reading it would take its content from the training, so store it in a file", shown, other.Kind))
+		return nil, Ours(fmt.Errorf("%s: is %s and not a regular file; reading it would take its content from the "+
+			"training, so store it in a file", shown, other.Kind))
 	case errors.As(err, &large):
-		return nil, Ours(fmt.Errorf("%s: has more than the %d MiB that a configuration may have; check that it is the right file", shown, maxFileBytes>>20))
+		return nil, Ours(fmt.Errorf("%s: has more than the %d MiB that a configuration may have; check that it is "+
+			"the right file", shown, maxFileBytes>>20))
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", shown, err)
 	}
 	if bad := firstInvalid(data); bad >= 0 {
 		line, column := position(data, bad)
-		return nil, Ours(fmt.Errorf("%s:%d:%d: is not UTF-8 text (byte 0x%02x); save it as UTF-8", shown, line, column, data[bad]))
+		return nil, Ours(fmt.Errorf("%s:%d:%d: is not UTF-8 text (byte 0x%02x); save it as UTF-8", shown, line, column,
+			data[bad]))
 	}
 	return data, nil
 }

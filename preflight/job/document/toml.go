@@ -10,7 +10,8 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// TOML reads one TOML document. Duplicate keys are errors there, as in Python's tomllib; there are no problems beside the document.
+// TOML reads one TOML document. Duplicate keys are errors there, as in Python's tomllib; there are no problems beside
+// the document.
 func TOML(data []byte, shown string) (doc *Node, problems []error, err error) {
 	// The syntax tree does not know which keys may be repeated; the decoder does.
 	var whole map[string]any
@@ -50,7 +51,8 @@ func tomlError(shown string, err error) error {
 	var broken *toml.DecodeError
 	if errors.As(err, &broken) {
 		line, column := broken.Position()
-		return fmt.Errorf("%s:%d:%d: broken TOML: %s; correct it there", shown, line, column, strings.TrimPrefix(broken.Error(), "toml: "))
+		return fmt.Errorf("%s:%d:%d: broken TOML: %s; correct it there", shown, line, column,
+			strings.TrimPrefix(broken.Error(), "toml: "))
 	}
 	return fmt.Errorf("%s: broken TOML: %s; correct it", shown, strings.TrimPrefix(err.Error(), "toml: "))
 }
@@ -63,8 +65,8 @@ type tomlParser struct {
 	seen  int
 }
 
-// at is the line of a place in the document. Places come in order but for the key of a pair after its value, so that each line is
-// counted about once.
+// at is the line of a place in the document. Places come in order but for the key of a pair after its value, so that
+// each line is counted about once.
 func (p *tomlParser) at(offset uint32) int {
 	here := int(offset)
 	if here < p.seen {
@@ -76,7 +78,8 @@ func (p *tomlParser) at(offset uint32) int {
 	return p.line
 }
 
-// descend follows the words of a dotted key, making the tables that are missing; in a list of tables it enters the last.
+// descend follows the words of a dotted key, making the tables that are missing; in a list of tables it enters the
+// last.
 func (p *tomlParser) descend(from *Node, keys unstable.Iterator) *Node {
 	for keys.Next() {
 		from = p.child(from, keys.Node())
@@ -89,7 +92,8 @@ func (p *tomlParser) child(from *Node, key *unstable.Node) *Node {
 	fields, _ := from.Value.(map[string]*Node)
 	name := string(key.Data)
 	if fields[name] == nil {
-		fields[name] = &Node{Value: map[string]*Node{}, Path: strings.TrimPrefix(from.Path+"."+name, "."), File: p.shown, Line: p.at(key.Raw.Offset)}
+		fields[name] = &Node{Value: map[string]*Node{}, Path: strings.TrimPrefix(from.Path+"."+name, "."),
+			File: p.shown, Line: p.at(key.Raw.Offset)}
 	}
 	return lastTable(fields[name])
 }
@@ -144,10 +148,12 @@ func (p *tomlParser) pair(table *Node, expression *unstable.Node, depth int) err
 	return nil
 }
 
-// value converts what stands right of =. Lists and tables have no place of their own in the tree and get that of their key.
+// value converts what stands right of =. Lists and tables have no place of their own in the tree and get that of their
+// key.
 func (p *tomlParser) value(n *unstable.Node, path string, line, depth int) (*Node, error) {
 	if depth > maxDepth {
-		return nil, Ours(fmt.Errorf("%s:%d: is nested more than %d levels deep; check that it is the right file", p.shown, line, maxDepth))
+		return nil, Ours(fmt.Errorf("%s:%d: is nested more than %d levels deep; check that it is the right file",
+			p.shown, line, maxDepth))
 	}
 	out := &Node{Path: path, File: p.shown, Line: line, Raw: string(n.Data)}
 	switch n.Kind {

@@ -17,13 +17,13 @@ import (
 	"oomguard/launcher/fence"
 )
 
-// maxYAMLNodes bounds what a document may grow to when its aliases are written out: a few lines of nested aliases stand for
-// billions of values. Configurations have some hundred.
+// maxYAMLNodes bounds what a document may grow to when its aliases are written out: a few lines of nested aliases stand
+// for billions of values. Configurations have some hundred.
 const maxYAMLNodes = 1 << 17
 
-// YAML reads one YAML document with the habits of PyYAML, which the frameworks read it with: yes, no, on and off are booleans,
-// anchors are written out and << merges them, the last of duplicate keys wins. Different from PyYAML, 2e-5 is a number, as it was
-// meant, and of several documents the first is read; that is a problem.
+// YAML reads one YAML document with the habits of PyYAML, which the frameworks read it with: yes, no, on and off are
+// booleans, anchors are written out and << merges them, the last of duplicate keys wins. Different from PyYAML, 2e-5 is
+// a number, as it was meant, and of several documents the first is read; that is a problem.
 func YAML(data []byte, shown string) (doc *Node, problems []error, err error) {
 	// the library panics on some broken documents that it should refuse
 	if fault := fence.Do("parsing YAML", func() { doc, problems, err = parseYAML(data, shown) }); fault != nil {
@@ -36,8 +36,10 @@ func parseYAML(data []byte, shown string) (doc *Node, problems []error, err erro
 	decoder := yaml.NewDecoder(bytes.NewReader(withoutDirectives(data)))
 	var root yaml.Node
 	err = decoder.Decode(&root)
-	if escaped := bytes.Contains(data, []byte(`\/`)); err != nil && escaped && strings.Contains(err.Error(), "unknown escape character") {
-		return parseYAML(bytes.ReplaceAll(data, []byte(`\/`), []byte("/")), shown) // as JSON may write it, and PyYAML reads it
+	if escaped := bytes.Contains(data, []byte(`\/`)); err != nil && escaped &&
+		strings.Contains(err.Error(), "unknown escape character") {
+		// as JSON may write it, and PyYAML reads it
+		return parseYAML(bytes.ReplaceAll(data, []byte(`\/`), []byte("/")), shown)
 	}
 	if errors.Is(err, io.EOF) {
 		return &Node{File: shown, Line: 1}, nil, nil
@@ -57,8 +59,9 @@ func parseYAML(data []byte, shown string) (doc *Node, problems []error, err erro
 	return doc, p.problems, nil
 }
 
-// withoutDirectives makes a comment of a directive such as the one that names the version of YAML: PyYAML reads all versions alike and passes over
-// what it does not know, the library does not. The directive for tags means the same to both.
+// withoutDirectives makes a comment of a directive such as the one that names the version of YAML: PyYAML reads all
+// versions alike and passes over what it does not know, the library does not. The directive for tags means the same to
+// both.
 func withoutDirectives(data []byte) []byte {
 	data = bytes.Clone(data)
 	for at := 0; at < len(data); {
@@ -95,7 +98,8 @@ func yamlError(shown string, err error) error {
 			place += ":" + found[1]
 		}
 	}
-	return fmt.Errorf("%s: broken YAML: %s; correct it there (indent with spaces, quote text that has : or #)", place, text)
+	return fmt.Errorf("%s: broken YAML: %s; correct it there (indent with spaces, quote text that has : or #)", place,
+		text)
 }
 
 type yamlParser struct {
@@ -115,7 +119,8 @@ func (p *yamlParser) fail(at *yaml.Node, format string, args ...any) error {
 
 func (p *yamlParser) convert(n *yaml.Node, path string, depth int) (*Node, error) {
 	if p.count++; p.count > maxYAMLNodes {
-		return nil, Ours(p.fail(n, "has more than %d values when its aliases are written out; check that it is the right file", maxYAMLNodes))
+		return nil, Ours(p.fail(n, "has more than %d values when its aliases are written out; check that it is the "+
+			"right file", maxYAMLNodes))
 	}
 	if depth > maxDepth {
 		return nil, Ours(p.fail(n, "is nested more than %d levels deep; check that it is the right file", maxDepth))
@@ -136,7 +141,8 @@ func (p *yamlParser) convert(n *yaml.Node, path string, depth int) (*Node, error
 		return out, nil
 	default: // what has values inside
 	}
-	if tag := n.ShortTag(); n.Style&yaml.TaggedStyle != 0 && !slices.Contains([]string{"!!seq", "!!map", "!!set", "!!omap", "!!pairs"}, tag) {
+	if tag := n.ShortTag(); n.Style&yaml.TaggedStyle != 0 &&
+		!slices.Contains([]string{"!!seq", "!!map", "!!set", "!!omap", "!!pairs"}, tag) {
 		p.problem(n, "tag %s is not read, and yaml.safe_load refuses it", tag)
 	}
 	p.open[n] = true
@@ -265,7 +271,8 @@ func yaml11Bool(word string) (value, ok bool) {
 	return false, false
 }
 
-// sexagesimals are the numbers of YAML 1.1 to the base of 60, of which 1:30 is 90; yamlText looks like a number and is none to PyYAML.
+// sexagesimals are the numbers of YAML 1.1 to the base of 60, of which 1:30 is 90; yamlText looks like a number and is
+// none to PyYAML.
 var (
 	sexagesimals = regexp.MustCompile(`^[-+]?(?:[1-9][0-9_]*(?::[0-5]?[0-9])+|[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*)$`)
 	yamlText     = regexp.MustCompile(`^[-+]?0(?:[0-9_]*[89][0-9_]*|[oO].*)$`)
@@ -290,8 +297,8 @@ func sexagesimal(word string) (json.Number, bool) {
 	return json.Number(strconv.FormatFloat(sum, 'g', -1, 64)), true
 }
 
-// number brings the spellings of YAML and TOML (1_000, +1, 0x10, 0o17, .5, 5.) into that of JSON. Infinities and not-a-number have none
-// and stay text.
+// number brings the spellings of YAML and TOML (1_000, +1, 0x10, 0o17, .5, 5.) into that of JSON. Infinities and
+// not-a-number have none and stay text.
 func number(text string) (json.Number, bool) {
 	digits := strings.ReplaceAll(text, "_", "")
 	if i, err := strconv.ParseInt(digits, 0, 64); err == nil {

@@ -141,7 +141,8 @@ func (r *resolution) written(c *Call) Arguments {
 			all.put(each.Name, each.Value)
 		}
 	}
-	for _, k := range c.named { // Python refuses a name that is given twice: what is written out is in no dict beside it
+	// Python refuses a name that is given twice: what is written out is in no dict beside it
+	for _, k := range c.named {
 		if k.Name != "" {
 			all.put(k.Name, r.standing(k.Value, c.Place))
 		}

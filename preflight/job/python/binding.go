@@ -126,7 +126,8 @@ func same(a, b *Expr) bool { return a.Kind == Literal && b.Kind == Literal && a.
 // holds decides the conditions of an assignment that do not guard the place where it is used as well.
 func (r *resolution) holds(a, at Place) (holds, known bool) {
 	shared := 0
-	for shared < len(a.Conditions) && shared < len(at.Conditions) && a.Scope == at.Scope && a.Conditions[shared] == at.Conditions[shared] {
+	for shared < len(a.Conditions) && shared < len(at.Conditions) && a.Scope == at.Scope &&
+		a.Conditions[shared] == at.Conditions[shared] {
 		shared++
 	}
 	a.Conditions = a.Conditions[shared:]

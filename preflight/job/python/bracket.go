@@ -176,7 +176,8 @@ func (p *parser) call(callee *Expr) *Expr {
 			p.expression()
 			return
 		}
-		if t := p.peek(); t.kind == nameToken && !isKeyword(t.text) && p.at+1 < len(p.tokens) && p.tokens[p.at+1].kind == opToken && p.tokens[p.at+1].text == "=" {
+		if t := p.peek(); t.kind == nameToken && !isKeyword(t.text) && p.at+1 < len(p.tokens) &&
+			p.tokens[p.at+1].kind == opToken && p.tokens[p.at+1].text == "=" {
 			p.advance()
 			p.advance()
 			c.named = append(c.named, Keyword{t.text, p.expression()})

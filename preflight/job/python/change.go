@@ -64,9 +64,10 @@ func (r *resolution) changes(name string, of part) []change {
 		for _, c := range f.methods[name] {
 			_, method := cutLast(c.Callee)
 			for _, fn := range f.Functions {
-				if fn.Name == method && len(fn.Parameters) > 0 && slices.ContainsFunc(f.Classes, func(class *Class) bool {
-					return joinScope(class.Scope, class.Name) == fn.Scope
-				}) {
+				if fn.Name == method && len(fn.Parameters) > 0 &&
+					slices.ContainsFunc(f.Classes, func(class *Class) bool {
+						return joinScope(class.Scope, class.Name) == fn.Scope
+					}) {
 					all = append(all, change{Place: c.Place, method: fn})
 				}
 			}
@@ -116,7 +117,8 @@ func (r *resolution) passedChange(c *Call, name string, of part) (found change, 
 		return found, of == attributes && c.Args[0].Text == name
 	case qualified == "vars" && of == attributes:
 		for _, outer := range r.File.Calls {
-			if outer.Receiver != nil && outer.Receiver.Kind == Invoke && outer.Receiver.Call == c && outer.Line == c.Line {
+			if outer.Receiver != nil && outer.Receiver.Kind == Invoke && outer.Receiver.Call == c &&
+				outer.Line == c.Line {
 				return methodChange(outer)
 			}
 		}
@@ -134,7 +136,8 @@ func (r *resolution) passedChange(c *Call, name string, of part) (found change, 
 	return found, of == items && !bound && !isClass && c.Receiver == nil
 }
 
-// runs reports whether a call that is given a thing is given a function besides, which it may hand it to: Thread(target=f, args=(x,)).
+// runs reports whether a call that is given a thing is given a function besides, which it may hand it to:
+// Thread(target=f, args=(x,)).
 func (r *resolution) runs(c *Call, name string) bool {
 	return slices.ContainsFunc(c.Given(), func(e *Expr) bool {
 		return e.Kind == Name && e.Text != name && !strings.Contains(e.Text, ".") && r.File.imports[e.Text] == "" &&

@@ -26,7 +26,8 @@ func (p *parser) inside(name string, fn *Function, class *Class) {
 	p.scope = append(slices.Clip(before.scope), name)
 	p.function, p.class, p.loop, p.blocks = fn, class, false, nil
 	p.suite()
-	p.scope, p.function, p.class, p.loop, p.blocks = before.scope, before.function, before.class, before.loop, before.blocks
+	p.scope, p.function, p.class, p.loop, p.blocks = before.scope, before.function, before.class, before.loop,
+		before.blocks
 }
 
 func (p *parser) def(decorators []*Expr) {
@@ -117,7 +118,8 @@ func (p *parser) dotted() string {
 		name += p.peek().text
 		p.advance()
 	}
-	for t := p.peek(); t.kind == nameToken && t.text != "import" && t.text != "as" && len(name) < maxDotted; t = p.peek() {
+	for t := p.peek(); t.kind == nameToken && t.text != "import" && t.text != "as" &&
+		len(name) < maxDotted; t = p.peek() {
 		name += t.text
 		p.advance()
 		if !p.isOp(".") {
@@ -160,7 +162,8 @@ func (p *parser) importFrom(line int) {
 	bracket := p.op("(")
 	for t := p.peek(); t.kind == nameToken; t = p.peek() {
 		p.advance()
-		p.file.Imports = append(p.file.Imports, Import{Module: module, Name: t.text, As: p.alias(t.text), Line: line, Sure: p.sure()})
+		p.file.Imports = append(p.file.Imports,
+			Import{Module: module, Name: t.text, As: p.alias(t.text), Line: line, Sure: p.sure()})
 		if !p.op(",") {
 			break
 		}

@@ -16,7 +16,8 @@ func unknown(line int, why string) *Expr { return &Expr{Kind: Unknown, Line: lin
 // strengths is Python's table of binary operators: the higher binds the stronger. "not" is what "not in" starts with.
 func strengths() map[string]int {
 	table := map[string]int{}
-	for i, row := range []string{"or", "and", "in is not < > == >= <= !=", "|", "^", "&", "<< >>", "+ -", "* / // % @"} {
+	for i, row := range []string{"or", "and", "in is not < > == >= <= !=", "|", "^", "&", "<< >>", "+ -",
+		"* / // % @"} {
 		for op := range strings.FieldsSeq(row) {
 			table[op] = i + 1
 		}
@@ -31,7 +32,8 @@ const (
 	ofCompare = 3
 )
 
-// expression reads one expression, a ternary or a lambda at most; `*x`, `x := y` and `yield` are read where they may stand.
+// expression reads one expression, a ternary or a lambda at most; `*x`, `x := y` and `yield` are read where they may
+// stand.
 func (p *parser) expression() *Expr {
 	line := p.peek().line
 	p.depth++

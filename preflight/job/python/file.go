@@ -1,5 +1,6 @@
-// Package python reads Python source as text: imports, literal assignments, calls with their arguments, functions and classes. It
-// never executes anything, and what it cannot follow (a loop's result, an f-string, another module) is an unknown that says why.
+// Package python reads Python source as text: imports, literal assignments, calls with their arguments, functions and
+// classes. It never executes anything, and what it cannot follow (a loop's result, an f-string, another module) is an
+// unknown that says why.
 package python
 
 import (
@@ -8,7 +9,8 @@ import (
 	"strings"
 )
 
-// A File is what was read of one module, in source order. Code that Python itself would refuse is left out and named in Problems.
+// A File is what was read of one module, in source order. Code that Python itself would refuse is left out and named in
+// Problems.
 type File struct {
 	Name        string // as the user knows it
 	Imports     []Import
@@ -50,7 +52,8 @@ type Place struct {
 	blocks []int // the loops and try bodies around, outermost first: it may not run, or not to its end
 }
 
-// A Condition guards statements. Test is nil where it is not an expression (an except clause, a case, the else of a loop).
+// A Condition guards statements. Test is nil where it is not an expression (an except clause, a case, the else of a
+// loop).
 type Condition struct {
 	Test    *Expr
 	Negated bool // an else branch
@@ -143,14 +146,15 @@ type Kind int
 
 // The kinds of expressions.
 const (
-	Unknown   Kind = iota // not followed; Text says why. Of x, y = f(): Items are f(), Value is which part; of x //= y: y and the operator
-	Literal               // Value is nil (None), bool, int64, float64 or string
-	List                  // list, tuple or set: Items
-	Dict                  // Keys and Items; a nil key is **other
-	Name                  // Text is the dotted name
-	Invoke                // Call
-	Operation             // Text is the operator, Items the operands; "if" has test, yes, no
-	Index                 // Items are what is indexed and the index
+	// not followed; Text says why. Of x, y = f(): Items are f(), Value is which part; of x //= y: y and the operator
+	Unknown   Kind = iota
+	Literal        // Value is nil (None), bool, int64, float64 or string
+	List           // list, tuple or set: Items
+	Dict           // Keys and Items; a nil key is **other
+	Name           // Text is the dotted name
+	Invoke         // Call
+	Operation      // Text is the operator, Items the operands; "if" has test, yes, no
+	Index          // Items are what is indexed and the index
 )
 
 // An Expr is one expression.
@@ -246,7 +250,8 @@ func EndsIn(dotted string, names ...string) bool {
 	return false
 }
 
-// Function finds a function of the module's own level by name; nil when there is none. The last definition counts, as in Python.
+// Function finds a function of the module's own level by name; nil when there is none. The last definition counts, as
+// in Python.
 func (f *File) Function(name string) *Function {
 	for _, fn := range slices.Backward(f.Functions) {
 		if fn.Name == name && fn.Scope == "" {
@@ -266,7 +271,8 @@ func (f *File) Class(name string) *Class {
 	return nil
 }
 
-// Written is an argument as it stands in the call, for what is asked of the text and not of its value; nil when it is not written out.
+// Written is an argument as it stands in the call, for what is asked of the text and not of its value; nil when it is
+// not written out.
 func (c *Call) Written(position int, name string) *Expr { return c.arg(position, name) }
 
 // Given lists all arguments as they stand in the call.

@@ -91,7 +91,8 @@ func (r *resolution) doubt(e *Expr, at Place, owner *Function) *Expr {
 	defer func() { r.depth-- }()
 	var all Arguments
 	for _, c := range r.changes(base, attributes) {
-		if c.key != nil && visible(c.Scope, at.Scope) && r.isPlain(base, c) { // an assignment that this place sees as such
+		// an assignment that this place sees as such
+		if c.key != nil && visible(c.Scope, at.Scope) && r.isPlain(base, c) {
 			continue
 		}
 		if happens, _ := r.happens(c.Place, from, at, base); happens {

@@ -21,7 +21,8 @@ type parser struct {
 	class      *Class    // whose own body is being read
 }
 
-// Read reads source. It never fails: broken code is stepped over, line by line, and named in Problems. shown is the file's name.
+// Read reads source. It never fails: broken code is stepped over, line by line, and named in Problems. shown is the
+// file's name.
 func Read(data []byte, shown string) *File {
 	lexed := lex(string(data), shown)
 	p := &parser{file: &File{Name: shown, Problems: lexed.problems}, tokens: lexed.tokens, strengths: strengths()}
@@ -119,7 +120,8 @@ func (p *parser) place(line int) Place {
 		}
 		scope += s
 	}
-	return Place{Line: line, Scope: scope, Conditions: slices.Clip(p.conditions), Loop: p.loop, blocks: slices.Clip(p.blocks)}
+	return Place{Line: line, Scope: scope, Conditions: slices.Clip(p.conditions), Loop: p.loop,
+		blocks: slices.Clip(p.blocks)}
 }
 
 // sure reports whether what stands here runs whenever the module does.

@@ -42,7 +42,8 @@ func valueOf(t *testing.T, source string) string {
 	return show(Scope{File: f}.Resolve(calls[0].Args[0], calls[0].Place))
 }
 
-// The expected values are what CPython 3.12 prints for the same source, unknown where it depends on more than this file.
+// The expected values are what CPython 3.12 prints for the same source, unknown where it depends on more than this
+// file.
 func TestValues(t *testing.T) {
 	for _, row := range []struct{ source, want string }{
 		{"x = 1_000", "1000"},
@@ -122,7 +123,8 @@ func TestValues(t *testing.T) {
 		{"import torch\nx = 1 if torch.xpu.is_available() else 2", "2"},
 		{"c = Config(a=1)\nx = c is not None", "true"},
 		{"c = make()\nx = c is None", "unknown: an expression with is"},
-		{"try:\n    import a\n    x = 1\nexcept ImportError:\n    x = 2", "unknown: x depends on a condition in line 5"},
+		{"try:\n    import a\n    x = 1\nexcept ImportError:\n    x = 2",
+			"unknown: x depends on a condition in line 5"},
 		{"with open(f) as g:\n    x = 5", "5"},
 		{"for x in range(3):\n    pass", "unknown: a loop's variable"},
 		{"for i in range(3):\n    x = i", "unknown: x is assigned in a loop"},
@@ -151,7 +153,8 @@ func TestValues(t *testing.T) {
 // showArguments shows what a call is given by name; three dots stand for what may be given besides.
 func showArguments(s Scope, c *Call) string {
 	var got []string
-	s.Arguments(c).Each(func(name string, value *Expr) { got = append(got, name+"="+show(value)) }, func(*Expr) { got = append(got, "...") })
+	s.Arguments(c).Each(func(name string, value *Expr) { got = append(got, name+"="+show(value)) },
+		func(*Expr) { got = append(got, "...") })
 	return strings.Join(got, " ")
 }
 
@@ -227,14 +230,16 @@ func TestStructure(t *testing.T) {
 		return calls[0]
 	}
 	load := one("AutoModelForCausalLM.from_pretrained")
-	if load.Line != 22 || load.Scope != "main" || show(load.arg(0, "name")) != `"x"` || show(scope.Resolve(load.keyword("torch_dtype"), load.Place)) != "torch.bfloat16" {
+	if load.Line != 22 || load.Scope != "main" || show(load.arg(0, "name")) != `"x"` ||
+		show(scope.Resolve(load.keyword("torch_dtype"), load.Place)) != "torch.bfloat16" {
 		t.Errorf("from_pretrained: %+v", load)
 	}
 	if to := one(".to"); to.Receiver == nil || to.Receiver.Call != load || show(to.Args[0]) != `"cuda"` {
 		t.Errorf("to: %+v", to)
 	}
 	lora := one("LoraConfig")
-	if len(lora.Conditions) != 1 || lora.Conditions[0].Test.String() != "use_lora" || show(lora.keyword("target_modules")) != `["q", "v"]` {
+	if len(lora.Conditions) != 1 || lora.Conditions[0].Test.String() != "use_lora" ||
+		show(lora.keyword("target_modules")) != `["q", "v"]` {
 		t.Errorf("LoraConfig: %+v", lora)
 	}
 	if auto := one("torch.autocast"); !auto.Loop || len(auto.Conditions) != 0 {
@@ -246,14 +251,17 @@ func TestStructure(t *testing.T) {
 	}
 	args := one("TrainingArguments")
 	if args.Line != 28 || show(scope.Resolve(args.keyword("per_device_train_batch_size"), args.Place)) != "8" {
-		t.Errorf("TrainingArguments in line %d: %v", args.Line, show(scope.Resolve(args.keyword("per_device_train_batch_size"), args.Place)))
+		t.Errorf("TrainingArguments in line %d: %v", args.Line,
+			show(scope.Resolve(args.keyword("per_device_train_batch_size"), args.Place)))
 	}
 	class := f.Class("Args")
-	if class == nil || len(class.Bases) != 1 || len(class.Fields) != 3 || len(class.Decorators) != 1 || class.Fields[2].Value != nil {
+	if class == nil || len(class.Bases) != 1 || len(class.Fields) != 3 || len(class.Decorators) != 1 ||
+		class.Fields[2].Value != nil {
 		t.Fatalf("class: %+v", class)
 	}
 	fn := f.Function("main")
-	if fn == nil || len(fn.Parameters) != 2 || len(fn.Returns) != 1 || fn.Parameters[1].Name != "steps" || show(fn.Parameters[1].Value) != "10" {
+	if fn == nil || len(fn.Parameters) != 2 || len(fn.Returns) != 1 || fn.Parameters[1].Name != "steps" ||
+		show(fn.Parameters[1].Value) != "10" {
 		t.Errorf("main: %+v", fn)
 	}
 	if f.Function("method") != nil {
@@ -269,7 +277,8 @@ func TestKeywordsOfDict(t *testing.T) {
 }
 
 func TestOutside(t *testing.T) {
-	f := Read([]byte("args = parser.parse_args()\nif args.big:\n    probe(args.n)\nargs.n = 3\nprobe(args.n)\n"), "s.py")
+	f := Read([]byte("args = parser.parse_args()\nif args.big:\n    probe(args.n)\nargs.n = 3\nprobe(args.n)\n"),
+		"s.py")
 	scope := Scope{File: f, Outside: func(name string, _ Place) *Expr {
 		switch name {
 		case "args.n":

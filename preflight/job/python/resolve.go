@@ -38,13 +38,13 @@ func (f *File) index() {
 	}
 }
 
-// A Scope resolves names as they are seen from one place in the file. Outside knows what the file does not, such as the command line
-// behind args.lr; it may be nil. It returns nil for what it does not know.
+// A Scope resolves names as they are seen from one place in the file. Outside knows what the file does not, such as the
+// command line behind args.lr; it may be nil. It returns nil for what it does not know.
 type Scope struct {
 	File    *File
 	Outside func(dotted string, at Place) *Expr
-	// Override wins over what the file assigns at module level: a script may let its command line replace its globals. It returns nil
-	// for names that nothing replaces, and may be nil.
+	// Override wins over what the file assigns at module level: a script may let its command line replace its globals.
+	// It returns nil for names that nothing replaces, and may be nil.
 	Override func(name string) *Expr
 	// Keeps reports whether a function of another module leaves what it is given as it is; it may be nil.
 	Keeps func(qualified string) bool
@@ -59,14 +59,16 @@ type resolution struct {
 	depth int // functions that a thing was handed through
 }
 
-// Resolve follows names and computes with literals, as far as the file decides them. The result is a Literal, List, Dict, Invoke, a
-// Name that belongs to another module (torch.bfloat16, by its qualified name), or Unknown with the reason.
+// Resolve follows names and computes with literals, as far as the file decides them. The result is a Literal, List,
+// Dict, Invoke, a Name that belongs to another module (torch.bfloat16, by its qualified name), or Unknown with the
+// reason.
 func (s Scope) Resolve(e *Expr, at Place) *Expr {
 	r := &resolution{Scope: s}
 	return r.resolve(e, at)
 }
 
-// Holds decides a place's conditions: true when all hold, false when one does not; known is false when that is not decided.
+// Holds decides a place's conditions: true when all hold, false when one does not; known is false when that is not
+// decided.
 func (s Scope) Holds(at Place) (holds, known bool) {
 	known = true
 	outside := at
@@ -146,7 +148,8 @@ func (r *resolution) called(e *Expr, at Place) *Expr {
 	case len(args) == 1 && e.Call.over == nil && EndsIn(qualified, "dataclasses.replace", "copy.replace"):
 		if made := r.returned(r.resolve(args[0], at)); made.Kind == Invoke {
 			changed := *e.Call
-			changed.Callee, changed.Receiver, changed.Args, changed.over = made.Call.Callee, made.Call.Receiver, nil, made.Call
+			changed.Callee, changed.Receiver, changed.Args, changed.over = made.Call.Callee, made.Call.Receiver, nil,
+				made.Call
 			return &Expr{Kind: Invoke, Line: e.Line, Call: &changed}
 		}
 	case len(args) == 1 && EndsIn(qualified, "copy.copy", "copy.deepcopy"):
@@ -267,7 +270,8 @@ func (r *resolution) parameter(owner *Function, e *Expr) *Expr {
 	return unknown(e.Line, e.Text+" is a parameter of "+owner.Name)
 }
 
-// given is what a parameter is given, or its default, and where that stands; nil when the file does not call the function in one place.
+// given is what a parameter is given, or its default, and where that stands; nil when the file does not call the
+// function in one place.
 func (r *resolution) given(owner *Function, e *Expr) (value *Expr, place Place) {
 	var only *Call
 	for _, c := range r.File.Calls {

@@ -113,7 +113,8 @@ func (p *parser) brokenLine() {
 	p.skipLine()
 	p.broken = false
 	if len(p.file.Problems) < maxProblems {
-		p.file.Problems = append(p.file.Problems, fmt.Errorf("%s:%d: is not Python that can be read; correct it there", p.file.Name, line))
+		p.file.Problems = append(p.file.Problems,
+			fmt.Errorf("%s:%d: is not Python that can be read; correct it there", p.file.Name, line))
 	}
 }
 
@@ -220,7 +221,8 @@ func (p *parser) match() bool {
 	for k := p.tokens[end].kind; k != newlineToken && k != endToken; k = p.tokens[end].kind {
 		end++
 	}
-	header := end > p.at+2 && p.tokens[end-1].kind == opToken && p.tokens[end-1].text == ":" && end+1 < len(p.tokens) && p.tokens[end+1].kind == indentToken
+	header := end > p.at+2 && p.tokens[end-1].kind == opToken && p.tokens[end-1].text == ":" && end+1 < len(p.tokens) &&
+		p.tokens[end+1].kind == indentToken
 	if !header {
 		return false
 	}

@@ -62,7 +62,8 @@ func plainEnd(src string, start int, quote string) (end int, closed bool) {
 // maxFields bounds the nesting of strings in replacement fields in strings ...
 const maxFields = 16
 
-// formattedEnd finds the closing quote of an f-string, in whose replacement fields the same quotes may stand (since Python 3.12).
+// formattedEnd finds the closing quote of an f-string, in whose replacement fields the same quotes may stand (since
+// Python 3.12).
 func formattedEnd(src string, start int, quote string) (end int, closed bool) {
 	return formattedEndAt(src, start, quote, 0)
 }

@@ -27,7 +27,8 @@ type token struct {
 	line int
 }
 
-// A lexer cuts source into tokens in one pass. It never fails: what Python would refuse becomes a problem and is stepped over.
+// A lexer cuts source into tokens in one pass. It never fails: what Python would refuse becomes a problem and is
+// stepped over.
 type lexer struct {
 	src      string
 	at, line int
@@ -75,12 +76,14 @@ func (l *lexer) add(kind tokenKind, text string) {
 }
 
 func (l *lexer) endLine() {
-	if n := len(l.tokens); n > 0 && l.tokens[n-1].kind != newlineToken && l.tokens[n-1].kind != dedentToken && l.tokens[n-1].kind != indentToken {
+	if n := len(l.tokens); n > 0 && l.tokens[n-1].kind != newlineToken && l.tokens[n-1].kind != dedentToken &&
+		l.tokens[n-1].kind != indentToken {
 		l.add(newlineToken, "")
 	}
 }
 
-// indentation reads the blanks in front of a line and compares them with the lines before. Lines without code do not count.
+// indentation reads the blanks in front of a line and compares them with the lines before. Lines without code do not
+// count.
 func (l *lexer) indentation() {
 	width := l.blanks()
 	l.fresh = false
@@ -101,7 +104,8 @@ func (l *lexer) indentation() {
 	}
 }
 
-// blanks steps over them and returns the column after them; a tab goes to the next multiple of eight, as for Python's tokenizer.
+// blanks steps over them and returns the column after them; a tab goes to the next multiple of eight, as for Python's
+// tokenizer.
 func (l *lexer) blanks() (width int) {
 	for ; l.at < len(l.src); l.at++ {
 		switch l.src[l.at] {
@@ -172,7 +176,8 @@ func (l *lexer) nameOrOperator() {
 		return
 	}
 	word := l.src[l.at:end]
-	if len(word) <= 2 && end < len(l.src) && (l.src[end] == '"' || l.src[end] == '\'') && strings.Trim(strings.ToLower(word), "rbuft") == "" {
+	if len(word) <= 2 && end < len(l.src) && (l.src[end] == '"' || l.src[end] == '\'') &&
+		strings.Trim(strings.ToLower(word), "rbuft") == "" {
 		l.at = end
 		l.quoted(strings.ToLower(word))
 		return
@@ -193,7 +198,8 @@ func (l *lexer) nameOrOperator() {
 // isStatementWord: keywords that cannot stand inside brackets.
 func isStatementWord(word string) bool {
 	switch word {
-	case "def", "class", "import", "return", "with", "while", "try", "except", "finally", "raise", "assert", "del", "global", "nonlocal", "pass", "break", "continue":
+	case "def", "class", "import", "return", "with", "while", "try", "except", "finally", "raise", "assert", "del",
+		"global", "nonlocal", "pass", "break", "continue":
 		return true
 	}
 	return false
@@ -233,7 +239,8 @@ func (l *lexer) operator() {
 func isLongOperator(s string) bool {
 	switch s {
 	case "**=", "//=", ">>=", "<<=", "...",
-		"**", "//", ">>", "<<", "==", "!=", "<=", ">=", "->", ":=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "@=":
+		"**", "//", ">>", "<<", "==", "!=", "<=", ">=", "->", ":=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=",
+		"@=":
 		return true
 	}
 	return false

@@ -45,7 +45,8 @@ func (e *evaluator) arithmetic(x syntax.ArithmExpr, depth int) (int64, error) {
 	return 0, errArithmetic
 }
 
-// number reads a literal, or the variable that a bare name means; an unset one is an unknown here, although bash takes 0.
+// number reads a literal, or the variable that a bare name means; an unset one is an unknown here, although bash takes
+// 0.
 func (e *evaluator) number(text string, depth int) (int64, error) {
 	if why, unknown := Unknown(text); unknown {
 		return 0, errors.New(why)
@@ -55,7 +56,8 @@ func (e *evaluator) number(text string, depth int) (int64, error) {
 		return n, nil // a leading zero means octal
 	}
 	if depth < maxExpression && !syntax.ValidName(text) && text != "" {
-		if x, err := syntax.NewParser().Arithmetic(strings.NewReader(text)); err == nil { // let "n = 2", or a variable that holds 2*3
+		// let "n = 2", or a variable that holds 2*3
+		if x, err := syntax.NewParser().Arithmetic(strings.NewReader(text)); err == nil {
 			if _, word := x.(*syntax.Word); !word {
 				return e.arithmetic(x, depth+1)
 			}

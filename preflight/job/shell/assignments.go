@@ -6,7 +6,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// calculate follows (( )) and let: the assignments in it count, and where they cannot be computed their variables become unknown.
+// calculate follows (( )) and let: the assignments in it count, and where they cannot be computed their variables
+// become unknown.
 func (e *evaluator) calculate(c syntax.Command, x syntax.ArithmExpr) verdict {
 	n, err := e.arithmetic(x, 0)
 	if err != nil {
@@ -113,7 +114,8 @@ func (e *evaluator) set(a *syntax.Assign) {
 	case a.Index != nil:
 		index, err := e.arithmetic(a.Index, 0)
 		if err != nil || index < 0 || index > int64(len(items)) {
-			e.assign(name, []string{gap(gapText, "$"+name, "$"+name+" is not known: this array is not followed ("+e.at(a.Pos())+")")}, true)
+			e.assign(name, []string{gap(gapText, "$"+name,
+				"$"+name+" is not known: this array is not followed ("+e.at(a.Pos())+")")}, true)
 			return
 		}
 		if index == int64(len(items)) {

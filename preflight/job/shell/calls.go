@@ -63,12 +63,13 @@ func (e *evaluator) local(name string) {
 	e.vars[name] = variable{}
 }
 
-// written keeps a text that the script writes into a file: cat > FILE <<EOF, or tee FILE <<EOF. What a program writes, or a branch that may
-// not run, is not known, whatever stands in a file of that name now.
+// written keeps a text that the script writes into a file: cat > FILE <<EOF, or tee FILE <<EOF. What a program writes,
+// or a branch that may not run, is not known, whatever stands in a file of that name now.
 func (e *evaluator) written(words []string, s *syntax.Stmt) {
 	target, adds := "", false
 	for _, r := range s.Redirs {
-		if first := r.N == nil || r.N.Value == "1"; first && (r.Op == syntax.RdrOut || r.Op == syntax.ClbOut || r.Op == syntax.AppOut) {
+		if first := r.N == nil || r.N.Value == "1"; first &&
+			(r.Op == syntax.RdrOut || r.Op == syntax.ClbOut || r.Op == syntax.AppOut) {
 			target, adds = e.text(r.Word), r.Op == syntax.AppOut
 		}
 	}
@@ -77,7 +78,8 @@ func (e *evaluator) written(words []string, s *syntax.Stmt) {
 	case words[0] == "cat" && len(words) == 1:
 	case words[0] == "tee" && len(words) == 2:
 		target = words[1]
-	case words[0] == "sed" && len(words) > 2 && strings.HasPrefix(words[1], "-i"), (words[0] == "cp" || words[0] == "mv") && len(words) == 3:
+	case words[0] == "sed" && len(words) > 2 && strings.HasPrefix(words[1], "-i"),
+		(words[0] == "cp" || words[0] == "mv") && len(words) == 3:
 		target, ok = words[len(words)-1], false
 	default:
 		ok = false
@@ -200,11 +202,12 @@ func (e *evaluator) setOptions(args []string) {
 
 // settlesIn names scripts that prepare a shell or a Python environment, and no arguments of a training.
 func settlesIn(name string) bool {
-	return slices.Contains([]string{"activate", ".bashrc", "bashrc", ".bash_profile", ".profile", "profile", ".zshrc", "conda.sh", "mamba.sh", "modules.sh"}, path.Base(name))
+	return slices.Contains([]string{"activate", ".bashrc", "bashrc", ".bash_profile", ".profile", "profile", ".zshrc",
+		"conda.sh", "mamba.sh", "modules.sh"}, path.Base(name))
 }
 
-// sourced follows a script that this one sources, one level deep. One that cannot be read changes nothing that is known: its
-// variables stay unset, which makes them unknown where they are used.
+// sourced follows a script that this one sources, one level deep. One that cannot be read changes nothing that is
+// known: its variables stay unset, which makes them unknown where they are used.
 func (e *evaluator) sourced(args []string) {
 	if len(args) > 0 && settlesIn(args[0]) {
 		return
@@ -235,7 +238,8 @@ func (e *evaluator) eval(args []string) {
 	e.follow(text, e.file)
 }
 
-// follow follows more text in this shell. Text that is no shell script is passed over: the script itself would fail there.
+// follow follows more text in this shell. Text that is no shell script is passed over: the script itself would fail
+// there.
 func (e *evaluator) follow(data []byte, name string) {
 	file, err := parse(data, name)
 	if err != nil {

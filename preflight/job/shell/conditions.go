@@ -81,7 +81,8 @@ func (e *evaluator) verdict(s *syntax.Stmt) verdict {
 	return v
 }
 
-// testWords are the expanded words of a command that only decides: [ ... ], test, true, false, and getopts where no words are left for it.
+// testWords are the expanded words of a command that only decides: [ ... ], test, true, false, and getopts where no
+// words are left for it.
 func (e *evaluator) testWords(c *syntax.CallExpr) ([]string, bool) {
 	if len(c.Args) == 0 || len(c.Assigns) > 0 {
 		return nil, false
@@ -98,7 +99,8 @@ func (e *evaluator) testWords(c *syntax.CallExpr) ([]string, bool) {
 	return nil, false
 }
 
-// emptied is a word of a test as the shell makes it, unless a script that could not be read may have set what is set nowhere.
+// emptied is a word of a test as the shell makes it, unless a script that could not be read may have set what is set
+// nowhere.
 func (e *evaluator) emptied(text string) string {
 	if e.blind {
 		return text
@@ -106,8 +108,8 @@ func (e *evaluator) emptied(text string) string {
 	return without(text)
 }
 
-// asked expands words of a test. A variable that is set nowhere is empty there, which is what most tests ask about, unless a script that
-// could not be read may have set it.
+// asked expands words of a test. A variable that is set nowhere is empty there, which is what most tests ask about,
+// unless a script that could not be read may have set it.
 func (e *evaluator) asked(expand func()) {
 	before := e.testing
 	e.testing = !e.blind
@@ -186,7 +188,8 @@ func (e *evaluator) compare(op, a, b string) verdict {
 			}
 			x, errX := strconv.ParseInt(strings.TrimSpace(a), 10, 64)
 			y, errY := strconv.ParseInt(strings.TrimSpace(b), 10, 64)
-			holds, ok := map[string]bool{"-eq": x == y, "-ne": x != y, "-lt": x < y, "-le": x <= y, "-gt": x > y, "-ge": x >= y}[op]
+			holds, ok := map[string]bool{"-eq": x == y, "-ne": x != y, "-lt": x < y, "-le": x <= y, "-gt": x > y,
+				"-ge": x >= y}[op]
 			if !ok || errX != nil || errY != nil {
 				return maybe
 			}

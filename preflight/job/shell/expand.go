@@ -145,8 +145,8 @@ func (e *evaluator) length(x *syntax.ParamExp, value string, set bool) string {
 	return strconv.Itoa(len([]rune(value)))
 }
 
-// fallback follows ${x:-word} and its relatives; done is false for operators that edit the value. A given parameter that is empty
-// counts as unset for the forms with a colon.
+// fallback follows ${x:-word} and its relatives; done is false for operators that edit the value. A given parameter
+// that is empty counts as unset for the forms with a colon.
 func (e *evaluator) fallback(x *syntax.ParamExp, value string, set bool) (result string, done bool) {
 	if empty := value != "" && without(value) == ""; empty && e.in.Here && set {
 		value = ""

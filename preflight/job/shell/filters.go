@@ -37,7 +37,8 @@ func tr(_ *evaluator, args []string, in *output) (string, bool) {
 
 // characters lists a set of tr.
 func characters(set string) ([]rune, bool) {
-	set = strings.NewReplacer("[:upper:]", "A-Z", "[:lower:]", "a-z", "[:digit:]", "0-9", "[:space:]", " \t\n").Replace(escaped(set))
+	set = strings.NewReplacer("[:upper:]", "A-Z", "[:lower:]", "a-z", "[:digit:]", "0-9", "[:space:]",
+		" \t\n").Replace(escaped(set))
 	if strings.ContainsAny(set, `[]\`) {
 		return nil, false
 	}
@@ -59,7 +60,8 @@ func characters(set string) ([]rune, bool) {
 	return list, true
 }
 
-// short splits options that stand with their value in one word or in two: -d, -d ','; ok is false for others than those named.
+// short splits options that stand with their value in one word or in two: -d, -d ','; ok is false for others than those
+// named.
 func short(args []string, names string) (options map[byte]string, rest []string, ok bool) {
 	options = map[byte]string{}
 	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' {
@@ -171,7 +173,8 @@ func sed(_ *evaluator, args []string, in *output) (string, bool) {
 	const hidden = "\x01" // an escaped delimiter
 	delimiter := args[0][1:2]
 	parts := strings.Split(strings.ReplaceAll(args[0][2:], `\`+delimiter, hidden), delimiter)
-	if len(parts) != 3 || parts[2] != "" && parts[2] != "g" || strings.ContainsAny(parts[0], `.*[]^$\`) || strings.ContainsAny(parts[1], `&\`) || parts[0] == "" {
+	if len(parts) != 3 || parts[2] != "" && parts[2] != "g" || strings.ContainsAny(parts[0], `.*[]^$\`) ||
+		strings.ContainsAny(parts[1], `&\`) || parts[0] == "" {
 		return "", false
 	}
 	from, to := strings.ReplaceAll(parts[0], hidden, delimiter), strings.ReplaceAll(parts[1], hidden, delimiter)

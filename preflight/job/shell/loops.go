@@ -7,11 +7,12 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// maxRounds bounds how often the body of a loop is followed; a while that takes words off the command line needs one round a word.
+// maxRounds bounds how often the body of a loop is followed; a while that takes words off the command line needs one
+// round a word.
 const maxRounds = 200
 
-// loop follows a for. Its commands are those of its body, followed once with a variable that is known only when there is one value for it;
-// what its variables hold behind it is found by following it round by round.
+// loop follows a for. Its commands are those of its body, followed once with a variable that is known only when there
+// is one value for it; what its variables hold behind it is found by following it round by round.
 func (e *evaluator) loop(c *syntax.ForClause) {
 	where := "the loop of " + e.at(c.Pos())
 	var next func() bool // starts the next round
@@ -65,7 +66,8 @@ func (e *evaluator) body(c *syntax.ForClause, where, name, value string, runs bo
 	e.leave = ""
 }
 
-// repeated follows a loop round by round for its variables; where that cannot be done, they stay as following its body once left them.
+// repeated follows a loop round by round for its variables; where that cannot be done, they stay as following its body
+// once left them.
 func (e *evaluator) repeated(c *syntax.ForClause, next func() bool, vars map[string]variable, params []string) {
 	if next == nil || e.ended {
 		return

@@ -14,15 +14,17 @@ import (
 // A writer computes what a program writes for its arguments and its input; ok is false where that is not known.
 type writer func(e *evaluator, args []string, in *output) (text string, ok bool)
 
-// programs are those that scripts use to make one text of another, and those that count what this machine has. Any other is not run, and
-// what it writes is not known.
+// programs are those that scripts use to make one text of another, and those that count what this machine has. Any
+// other is not run, and what it writes is not known.
 func programs() map[string]writer {
 	return map[string]writer{
-		"echo": echo, "printf": printf, "cat": cat, "tee": func(_ *evaluator, _ []string, in *output) (string, bool) { return all(in) },
+		"echo": echo, "printf": printf, "cat": cat,
+		"tee":      func(_ *evaluator, _ []string, in *output) (string, bool) { return all(in) },
 		"basename": basename, "dirname": dirname, "realpath": realpath, "readlink": realpath,
 		"pwd":  func(e *evaluator, _ []string, _ *output) (string, bool) { return join(e.dir, ".") + "\n", true },
-		"expr": expr, "bc": bc, "seq": seq, "nproc": nproc, "getconf": nproc, "nvidia-smi": nvidiaSMI, "python": python, "python3": python,
-		"wc": wc, "tr": tr, "cut": cut, "head": head, "tail": tail, "awk": awk, "sed": sed,
+		"expr": expr, "bc": bc, "seq": seq, "nproc": nproc, "getconf": nproc, "nvidia-smi": nvidiaSMI, "python": python,
+		"python3": python,
+		"wc":      wc, "tr": tr, "cut": cut, "head": head, "tail": tail, "awk": awk, "sed": sed,
 		"xargs": func(_ *evaluator, args []string, in *output) (string, bool) {
 			text, ok := all(in)
 			return strings.Join(strings.Fields(text), " ") + "\n", ok && len(args) == 0
@@ -209,7 +211,8 @@ func seq(_ *evaluator, args []string, _ *output) (string, bool) {
 
 // nproc is the number of CPUs; OMP_NUM_THREADS changes what the program says.
 func nproc(e *evaluator, args []string, _ *output) (string, bool) {
-	asked := len(args) == 0 && !e.lookUp("OMP_NUM_THREADS").set || len(args) == 1 && args[0] == "_NPROCESSORS_ONLN" || len(args) == 1 && args[0] == "--all"
+	asked := len(args) == 0 && !e.lookUp("OMP_NUM_THREADS").set || len(args) == 1 && args[0] == "_NPROCESSORS_ONLN" ||
+		len(args) == 1 && args[0] == "--all"
 	return strconv.Itoa(e.in.CPUs) + "\n", asked && e.in.CPUs > 0
 }
 

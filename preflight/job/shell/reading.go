@@ -96,7 +96,8 @@ func readLines(e *evaluator, words []string, _ map[string]string, s *syntax.Stmt
 func (e *evaluator) unread(names []string, s *syntax.Stmt) {
 	for _, name := range names {
 		if syntax.ValidName(name) {
-			why := gap(gapText, "$"+name, "$"+name+" is not known: it is read while the script runs ("+e.at(s.Pos())+")")
+			why := gap(gapText, "$"+name, "$"+name+" is not known: it is read while the script runs ("+e.at(s.Pos())+
+				")")
 			e.assign(name, []string{withKind(why, asWords)}, true)
 		}
 	}
@@ -105,7 +106,8 @@ func (e *evaluator) unread(names []string, s *syntax.Stmt) {
 // getopts takes the next option off the parameters and reports whether there was one.
 func (e *evaluator) getopts(words []string) verdict {
 	if len(words) != 3 || slices.ContainsFunc(e.params, Several) || !syntax.ValidName(words[2]) {
-		e.assign("OPTARG", []string{gap(gapText, "$OPTARG", "$OPTARG is not known: the script's arguments are not")}, false)
+		e.assign("OPTARG", []string{gap(gapText, "$OPTARG", "$OPTARG is not known: the script's arguments are not")},
+			false)
 		return maybe
 	}
 	at, err := strconv.Atoi(e.scalar("OPTIND"))

@@ -1,6 +1,6 @@
-// Package shell reads shell scripts as text and finds the commands in them: assignments, arrays, defaults and arithmetic are followed,
-// nothing is run. What only running could tell - the output of a command, the branch that an if takes - is marked as unknown inside the
-// words, with the reason (Unknown).
+// Package shell reads shell scripts as text and finds the commands in them: assignments, arrays, defaults and
+// arithmetic are followed, nothing is run. What only running could tell - the output of a command, the branch that an
+// if takes - is marked as unknown inside the words, with the reason (Unknown).
 package shell
 
 import (
@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// maxBytes bounds a script; launch scripts have a few kilobytes. It also bounds the depth to which the parser can be led.
+	// maxBytes bounds a script; launch scripts have a few kilobytes. It also bounds the depth to which the parser can
+	// be led.
 	maxBytes = 64 << 10
 	// maxSteps bounds what is followed: statements, expanded words, and the text and variables that they copy (spend).
 	maxSteps = 200_000
@@ -33,17 +34,19 @@ type Input struct {
 	Dir    string   // the working directory in which the script starts; cd changes it
 	// Getenv reads the environment; set is false for a variable that does not exist.
 	Getenv func(name string) (value string, set bool)
-	// Here: the script runs in this environment, so that a variable which is set nowhere is empty when a default is asked for.
+	// Here: the script runs in this environment, so that a variable which is set nowhere is empty when a default is
+	// asked for.
 	Here bool
-	// CPUs is how many this machine has; 0: not known. GPUs is how many a list of CUDA_VISIBLE_DEVICES leaves of those that are there, or all
-	// of them when none is set.
+	// CPUs is how many this machine has; 0: not known. GPUs is how many a list of CUDA_VISIBLE_DEVICES leaves of those
+	// that are there, or all of them when none is set.
 	CPUs int
 	GPUs func(list string, set bool) (count int, known bool)
 	// Open reads a script that this one sources, or a file that it reads; nil: there are none.
 	Open func(path string) ([]byte, error)
 	// Home is another person's home folder, "" when there is none; nil: they are not known.
 	Home func(user string) string
-	// Begin is called with the #SBATCH lines before the first command, for what they change in the environment; nil: nobody asks.
+	// Begin is called with the #SBATCH lines before the first command, for what they change in the environment; nil:
+	// nobody asks.
 	Begin func([]Directive)
 }
 
@@ -58,7 +61,8 @@ type Script struct {
 // A Command is one simple command with its words expanded.
 type Command struct {
 	Words []string
-	// Env are the variables that the script has changed and that the command inherits, those written in front of it included.
+	// Env are the variables that the script has changed and that the command inherits, those written in front of it
+	// included.
 	Env  map[string]string
 	Dir  string // in which it starts; relative to the reader's own unless it is absolute
 	File string
@@ -78,7 +82,8 @@ type Directive struct {
 	Line  int
 }
 
-// Read follows a script (or the string of bash -c) and returns its commands. The error is for text that is not a shell script.
+// Read follows a script (or the string of bash -c) and returns its commands. The error is for text that is not a shell
+// script.
 func Read(data []byte, in Input) (*Script, error) {
 	if in.Getenv == nil {
 		in.Getenv = func(string) (string, bool) { return "", false }
@@ -102,8 +107,9 @@ func Read(data []byte, in Input) (*Script, error) {
 		in.Begin(directives(data))
 	}
 	e := &evaluator{
-		in: in, script: &Script{Written: map[string]string{}}, vars: map[string]variable{}, funcs: map[string]*syntax.Stmt{},
-		file: in.Name, dir: in.Dir, params: in.Args,
+		in: in, script: &Script{Written: map[string]string{}}, vars: map[string]variable{},
+		funcs: map[string]*syntax.Stmt{},
+		file:  in.Name, dir: in.Dir, params: in.Args,
 	}
 	e.statements(file.Stmts)
 	if e.steps > maxSteps {
@@ -112,8 +118,8 @@ func Read(data []byte, in Input) (*Script, error) {
 	return e.script, nil
 }
 
-// nameGaps puts variables in place of what is not known in a text that another script has put together: bash -c "cmd $UNKNOWN". The
-// series keeps the names of one text apart from those of another.
+// nameGaps puts variables in place of what is not known in a text that another script has put together: bash -c "cmd
+// $UNKNOWN". The series keeps the names of one text apart from those of another.
 func nameGaps(data []byte, series int) (named []byte, gaps map[string]string) {
 	text, gaps := string(data), map[string]string{}
 	var out strings.Builder
@@ -132,7 +138,8 @@ func nameGaps(data []byte, series int) (named []byte, gaps map[string]string) {
 
 func parse(data []byte, name string) (*syntax.File, error) {
 	if len(data) > maxBytes {
-		return nil, fmt.Errorf("%s: has %d bytes, more than the %d KiB that a launch script may have; give the command itself", name, len(data), maxBytes>>10)
+		return nil, fmt.Errorf("%s: has %d bytes, more than the %d KiB that a launch script may have; give the "+
+			"command itself", name, len(data), maxBytes>>10)
 	}
 	if before, _, found := bytes.Cut(data, []byte{0}); found {
 		return nil, fmt.Errorf("%s:%d: holds a NUL byte: not a shell script", name, bytes.Count(before, []byte("\n"))+1)
@@ -152,13 +159,14 @@ func parse(data []byte, name string) (*syntax.File, error) {
 		data = slices.Insert(slices.Clone(data), at, '\\')
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w; correct the script, or give the command itself", err) // the parser's text starts with name:line:column
+		// the parser's text starts with name:line:column
+		return nil, fmt.Errorf("%w; correct the script, or give the command itself", err)
 	}
 	return file, nil
 }
 
-// A word of an array that begins with a bracket is taken by the parser for an index without its value: --moe-layer-freq [0]*3+[1]*58.
-// bash takes it for a word, and so it is quoted.
+// A word of an array that begins with a bracket is taken by the parser for an index without its value: --moe-layer-freq
+// [0]*3+[1]*58. bash takes it for a word, and so it is quoted.
 const (
 	bracketWord = `"[x]" must be followed by =`
 	maxBrackets = 50
@@ -210,8 +218,8 @@ type evaluator struct {
 	ended  bool   // exit, exec
 	leave  string // break, continue or return, until what it leaves is left
 	doubt  bool   // one of these stands where nobody knows whether it runs
-	// testing: words of a test are expanded, in which a variable that is set nowhere is empty. blind: a script that might set variables
-	// could not be read.
+	// testing: words of a test are expanded, in which a variable that is set nowhere is empty. blind: a script that
+	// might set variables could not be read.
 	testing, blind bool
 	strict         bool // set -u
 	// locals are the variables of the function that is followed, as they were outside of it; nil outside functions.

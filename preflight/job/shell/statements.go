@@ -48,8 +48,8 @@ func (e *evaluator) plain(s *syntax.Stmt) {
 	}
 }
 
-// chain follows a && b, a || b and pipes. What stands behind a test is followed as the test decides; what stands behind a program is
-// followed with && only.
+// chain follows a && b, a || b and pipes. What stands behind a test is followed as the test decides; what stands behind
+// a program is followed with && only.
 func (e *evaluator) chain(c *syntax.BinaryCmd) verdict {
 	switch c.Op {
 	case syntax.AndStmt, syntax.OrStmt:
@@ -138,8 +138,8 @@ func (e *evaluator) match(c *syntax.CaseClause) {
 	}
 }
 
-// either follows branches of which nobody knows whether they run; one: one of them does. Each starts from the same variables, and what
-// differs is unknown afterwards.
+// either follows branches of which nobody knows whether they run; one: one of them does. Each starts from the same
+// variables, and what differs is unknown afterwards.
 func (e *evaluator) either(where string, branches [][]*syntax.Stmt, one bool) {
 	outer := e.branch
 	if outer == "" {
@@ -180,7 +180,8 @@ func (e *evaluator) either(where string, branches [][]*syntax.Stmt, one bool) {
 	}
 }
 
-// join stores what a variable holds after branches: its value where it is the same in all, and otherwise what they have in common.
+// join stores what a variable holds after branches: its value where it is the same in all, and otherwise what they have
+// in common.
 func (e *evaluator) join(name, where string, outcomes []map[string]variable) {
 	lookUp := func(vars map[string]variable) variable {
 		if v, ok := vars[name]; ok {
@@ -205,10 +206,12 @@ func (e *evaluator) join(name, where string, outcomes []map[string]variable) {
 	}
 	unknown := gap(gapText, "$"+name, "$"+name+" is not known: it is set in "+where)
 	if array {
-		e.vars[name] = variable{items: append(slices.Clone(common), withKind(unknown, asWords)), array: true, set: true, exported: exported}
+		e.vars[name] = variable{items: append(slices.Clone(common), withKind(unknown, asWords)), array: true, set: true,
+			exported: exported}
 		return
 	}
-	e.vars[name] = variable{items: []string{commonWords(name, lookUp, outcomes) + unknown}, set: true, exported: exported}
+	e.vars[name] = variable{items: []string{commonWords(name, lookUp, outcomes) + unknown}, set: true,
+		exported: exported}
 }
 
 func commonItems(a, b []string) int {

@@ -2,8 +2,8 @@ package shell
 
 import "strings"
 
-// A word of a command whose text is not wholly known holds gaps: NUL, a kind, the source text, SOH, the reason, NUL. A word that the
-// system hands to a program never contains NUL, so a gap cannot be mistaken for text.
+// A word of a command whose text is not wholly known holds gaps: NUL, a kind, the source text, SOH, the reason, NUL. A
+// word that the system hands to a program never contains NUL, so a gap cannot be mistaken for text.
 const (
 	gapEdge   = '\x00'
 	gapMiddle = '\x01'
@@ -46,7 +46,8 @@ func nextGap(text string) (before string, kind byte, source, why, after string, 
 	return before, inside[0], source, why, after, true
 }
 
-// Unknown reports whether a part of a word is not known, and why: "$N is set neither in the script nor in the environment (run.sh:7)".
+// Unknown reports whether a part of a word is not known, and why: "$N is set neither in the script nor in the
+// environment (run.sh:7)".
 func Unknown(word string) (why string, unknown bool) {
 	_, _, _, why, _, unknown = nextGap(word)
 	return why, unknown
@@ -76,15 +77,16 @@ func Output(word string) bool {
 	return found && before == "" && (strings.HasPrefix(source, "$(") || strings.HasPrefix(source, "`"))
 }
 
-// Several reports whether a word may stand for any number of words, options among them: it begins with an unquoted expansion that is
-// not known.
+// Several reports whether a word may stand for any number of words, options among them: it begins with an unquoted
+// expansion that is not known.
 func Several(word string) bool {
 	before, kind, _, _, _, found := nextGap(word)
 	return found && before == "" && asWords(kind) == kind
 }
 
-// Empty is a word as the shell makes it: nothing stands where a variable is set nowhere. vanishes: the word is unquoted and nothing else, so
-// that it is no word at all. unset are the reasons of what was taken for empty; with none, text is the word as it was.
+// Empty is a word as the shell makes it: nothing stands where a variable is set nowhere. vanishes: the word is unquoted
+// and nothing else, so that it is no word at all. unset are the reasons of what was taken for empty; with none, text is
+// the word as it was.
 func Empty(word string) (text string, vanishes bool, unset []string) {
 	var out strings.Builder
 	vanishes = true

@@ -93,7 +93,8 @@ func (e *evaluator) fields(w *syntax.Word) []string {
 // maxBraces bounds the words for which braces may stand.
 const maxBraces = 500
 
-// bounded reports whether braces stand for few words: those within each other, and sequences of small numbers, multiply.
+// bounded reports whether braces stand for few words: those within each other, and sequences of small numbers,
+// multiply.
 func bounded(w *syntax.Word) bool {
 	count := 1
 	for _, part := range w.Parts {
@@ -363,11 +364,13 @@ func (e *evaluator) unset(x *syntax.ParamExp) string {
 	case e.strict:
 		return e.unknown(x, "it is not set, and set -u ends the script there")
 	case e.blind:
-		return e.unknown(x, "it is set neither in the script nor in the environment, and a script that may set it could not be read")
+		return e.unknown(x, "it is set neither in the script nor in the environment, and a script that may set it "+
+			"could not be read")
 	case x.Param == nil || byLauncher(x.Param.Value):
 		return e.unknown(x, "the scheduler or launcher sets it")
 	}
-	return withKind(e.unknown(x, "it is set neither in the script nor in the environment"), func(byte) byte { return gapUnset })
+	return withKind(e.unknown(x, "it is set neither in the script nor in the environment"),
+		func(byte) byte { return gapUnset })
 }
 
 // byLauncher names variables that are set where the command really runs, whatever the environment says here.
@@ -378,7 +381,8 @@ func byLauncher(name string) bool {
 		}
 	}
 	switch name {
-	case "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT":
+	case "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
+		"MASTER_PORT":
 		return true
 	}
 	return false
