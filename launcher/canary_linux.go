@@ -19,11 +19,13 @@ import (
 // Slurm does the one or the other, by its configuration (observed with Slurm 22.05 and read in its source up to 26.05;
 // whatever the reason of the signal: scancel, --signal, the time limit, another task's death):
 //
-//   - proctrack/cgroup, the default, signals only what slurmstepd has started itself, which is us; SIGKILL alone goes to all.
-//     proctrack/pgid signals the process group of that, which holds us and our helpers. The command waits for us to hand it on.
-//   - proctrack/linuxproc, and proctrack/cgroup with SignalChildrenProcesses=yes (since 23.11; read only), signal every process below
-//     slurmstepd in whatever group or session: the command too. Handed on as well, it would be the second one, which to torchrun means to abort the graceful stop; with
-//     a repeated scancel the third, which orphans the ranks.
+//   - proctrack/cgroup, the default, signals only what slurmstepd has started itself, which is us; SIGKILL alone goes
+//     to all. proctrack/pgid signals the process group of that, which holds us and our helpers. The command waits for
+//     us to hand it on.
+//   - proctrack/linuxproc, and proctrack/cgroup with SignalChildrenProcesses=yes (since 23.11; read only), signal every
+//     process below slurmstepd in whatever group or session: the command too. Handed on as well, it would be the second
+//     one, which to torchrun means to abort the graceful stop; with a repeated scancel the third, which orphans the
+//     ranks.
 //
 // Neither the signal nor its sender tells which; so we look whether a process that stands where the command stands,
 // below us and in a session of its own, got it too. It blocks all signals, so that what was sent to it stays pending,

@@ -3,18 +3,19 @@
 //
 // What the command can rely on:
 //
-//   - It gets our own standard streams, working directory, resource limits and inherited descriptors: a terminal stays a terminal.
-//     There is no parent-death signal unless Options.DieWithUs asks for it: when oomguard is killed the training goes on. A caller that
-//     wants a copy of what goes to a pipe starts a Relay first, which keeps that promise too.
-//   - It runs in a process group of its own. A signal sent to our group (by timeout, a shell, a scheduler) thus reaches only us,
-//     and we hand each one on, at once and once, to the command's process: to torchrun a second SIGTERM means "abort the graceful
-//     stop", a third one orphans the ranks. We do not signal the group, since torchrun gives each rank a session of its own and stops
-//     them itself.
-//   - Where we are the terminal's foreground job, the command's group becomes it. Ctrl-C then reaches the command without us, Ctrl-Z
-//     stops the command and then us, and the shell's fg continues both.
-//   - What we inherited as ignored (SIGHUP under nohup) is not caught, not handed on, and stays ignored in the command. The Go
-//     runtime keeps that for SIGHUP, SIGINT, SIGTSTP, SIGTTIN and SIGTTOU only; all other signals have their default action in the
-//     command.
+//   - It gets our own standard streams, working directory, resource limits and inherited descriptors: a terminal stays
+//     a terminal. There is no parent-death signal unless Options.DieWithUs asks for it: when oomguard is killed the
+//     training goes on. A caller that wants a copy of what goes to a pipe starts a Relay first, which keeps that
+//     promise too.
+//   - It runs in a process group of its own. A signal sent to our group (by timeout, a shell, a scheduler) thus reaches
+//     only us, and we hand each one on, at once and once, to the command's process: to torchrun a second SIGTERM means
+//     "abort the graceful stop", a third one orphans the ranks. We do not signal the group, since torchrun gives each
+//     rank a session of its own and stops them itself.
+//   - Where we are the terminal's foreground job, the command's group becomes it. Ctrl-C then reaches the command
+//     without us, Ctrl-Z stops the command and then us, and the shell's fg continues both.
+//   - What we inherited as ignored (SIGHUP under nohup) is not caught, not handed on, and stays ignored in the command.
+//     The Go runtime keeps that for SIGHUP, SIGINT, SIGTSTP, SIGTTIN and SIGTTOU only; all other signals have their
+//     default action in the command.
 //
 // What we keep to ourselves: while the command runs we are the child subreaper, so that processes whose parent died
 // come to us. Their zombies are reaped (we may be process 1 of a container), and ranks that outlive the command are

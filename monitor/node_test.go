@@ -71,7 +71,8 @@ func TestJoinTogether(t *testing.T) {
 				return
 			}
 			runs[i], parts[i] = store.ID(), filepath.Base(store.Dir)
-			if off := time.Duration(node.ClockOffset * float64(time.Second)); (off + time.Until(clock)).Abs() > time.Minute {
+			off := time.Duration(node.ClockOffset * float64(time.Second))
+			if (off + time.Until(clock)).Abs() > time.Minute {
 				t.Errorf("node %d: its clock is said to be %s off", i, off)
 			}
 			begin(t, store)

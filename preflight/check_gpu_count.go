@@ -24,11 +24,13 @@ func judgeGPUCount(f Facts, _ checklists.Params) checklists.Verdict {
 		case "gpu":
 			return failed("one process for each GPU was asked for and none is visible: torchrun would stop with "+
 				"\"Cuda is not available\"",
-				"make the GPUs visible (see nvml-available and cuda-visible-devices), or give --nproc-per-node a number")
+				"make the GPUs visible (see nvml-available and cuda-visible-devices), or give "+
+					"--nproc-per-node a number")
 		case "auto":
 			return warned("one process for each GPU was asked for and none is visible: torchrun would start one for "+
 				"each CPU instead",
-				"make the GPUs visible (see nvml-available and cuda-visible-devices), or give --nproc-per-node a number")
+				"make the GPUs visible (see nvml-available and cuda-visible-devices), or give "+
+					"--nproc-per-node a number")
 		}
 	}
 	n, asked := f.processes()

@@ -36,7 +36,9 @@ func gpuJudgements() []judgement {
 			func(f *Facts) { f.Devices, f.DevicesErr = nil, errors.New("library not found") }, fail,
 			[]string{"library not found", "/dev/nvidia0", "nvidia-smi"}},
 		{"nvml-available", "driver fault",
-			both(noDevice, func(f *Facts) { f.DriverFault = true; f.DevicesErr = errors.New("driver/library version mismatch") }), fail,
+			both(noDevice, func(f *Facts) {
+				f.DriverFault, f.DevicesErr = true, errors.New("driver/library version mismatch")
+			}), fail,
 			[]string{"version mismatch", "reboot"}},
 		{"nvml-available", "driver without GPU", func(f *Facts) { f.Devices = nil }, fail, []string{"lists no GPU"}},
 		{"nvml-available", "CPU job", onCPU, skip, []string{"runs on the CPU"}},

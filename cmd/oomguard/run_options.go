@@ -29,7 +29,8 @@ func launchFlags() []cli.Flag {
 			Usage:    "PyTorch's allocator settings: keep, recommend, or a `VALUE` such as expandable_segments:True",
 			Category: category},
 		&cli.DurationFlag{Name: "kill-after",
-			Usage:    "last resort: SIGKILL to the whole process tree, so long (90s) after a signal to end was handed on",
+			Usage: "last resort: SIGKILL to the whole process tree, so long (90s) after a signal to end was " +
+				"handed on",
 			Category: category},
 		&cli.BoolFlag{Name: "die-with-oomguard",
 			Usage: "when oomguard dies, SIGTERM to the command, and SIGKILL to what still lives of it after 30s (or " +

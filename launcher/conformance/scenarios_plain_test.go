@@ -117,13 +117,15 @@ func inheritedScenarios() []scenario {
 			shell: `umask 027; ulimit -Sn 256; ulimit -c 0; ulimit -s 4096; mkdir sub; cd sub; exec 5</dev/zero 7>&1; exec nice -n 3 "$@"`},
 		{name: "signals ignored and blocked", argv: facts,
 			shell: `exec python -S -c 'import os, signal, sys
-for s in (signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGTSTP, signal.SIGTTOU): signal.signal(s, signal.SIG_IGN)
+for s in (signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGTSTP, signal.SIGTTOU):
+    signal.signal(s, signal.SIG_IGN)
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2, signal.SIGWINCH])
 os.execvp(sys.argv[1], sys.argv[1:])' "$@"`},
 		{name: "signals ignored that Go keeps for itself", argv: facts,
 			shell: `exec python -S -c 'import os, signal, sys
-for s in (signal.SIGCHLD, signal.SIGPROF, signal.SIGURG, signal.SIGSEGV, signal.SIGTRAP, signal.SIGSYS, 34, 40): signal.signal(s, signal.SIG_IGN)
+for s in (signal.SIGCHLD, signal.SIGPROF, signal.SIGURG, signal.SIGSEGV, signal.SIGTRAP, signal.SIGSYS, 34, 40):
+    signal.signal(s, signal.SIG_IGN)
 os.execvp(sys.argv[1], sys.argv[1:])' "$@"`},
 		{name: "no new privileges, one processor, no OOM killer", argv: facts,
 			shell: `echo 300 > /proc/$$/oom_score_adj; exec setpriv --no-new-privs taskset -c 0 "$@"`},

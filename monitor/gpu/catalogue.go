@@ -29,13 +29,15 @@ type Spec struct {
 
 // catalogueJSON has one GPU a line. Its figures:
 //
-//   - nvml_total_mib, other_totals_mib: memory.total of nvidia-smi with a current driver, and the others printed under the same name
-//     (drivers before R510 take the reserve off, ECC takes 1/16 of GDDR memory, modified boards, vGPU). Read in public logs.
-//   - plan_total_mib: smallest total_memory of PyTorch or "total capacity" of its out-of-memory text under Linux, or NVML's total less
-//     the reserve of nvidia-smi -q; plan_status is derived where the reserve is that of a similar card.
+//   - nvml_total_mib, other_totals_mib: memory.total of nvidia-smi with a current driver, and the others printed under
+//     the same name (drivers before R510 take the reserve off, ECC takes 1/16 of GDDR memory, modified boards, vGPU).
+//     Read in public logs.
+//   - plan_total_mib: smallest total_memory of PyTorch or "total capacity" of its out-of-memory text under Linux, or
+//     NVML's total less the reserve of nvidia-smi -q; plan_status is derived where the reserve is that of a similar
+//     card.
 //   - context_mib: from out-of-memory texts, process use less allocated less reserved but unallocated, the largest seen
-//     (context_basis measured); or the usual size for chips of that kind (class): 0.35 GiB for small chips, 0.6 for large ones up to
-//     Ada, 0.75 from Hopper on. It follows the number of SMs, not the memory.
+//     (context_basis measured); or the usual size for chips of that kind (class): 0.35 GiB for small chips, 0.6 for
+//     large ones up to Ada, 0.75 from Hopper on. It follows the number of SMs, not the memory.
 //
 //go:embed catalogue.json
 var catalogueJSON []byte

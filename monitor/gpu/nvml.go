@@ -98,7 +98,8 @@ func findLibrary(paths []string) (string, error) {
 		}
 	}
 	return "", &noDriverError{fmt.Sprintf("load NVIDIA's management library: %v: install the driver or, in a "+
-		"container, pass the GPUs in (--gpus all, with the utility capability); without a GPU use --gpu or --gpu-memory", first)}
+		"container, pass the GPUs in (--gpus all, with the utility capability); without a GPU use "+
+		"--gpu or --gpu-memory", first)}
 }
 
 // call runs f unless the library lacks all of the symbols that f may reach.

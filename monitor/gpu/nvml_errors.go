@@ -25,7 +25,8 @@ func meanings() map[nvml.Return]meaning {
 			remedy: "the driver may not fit this build of oomguard: update one of them"},
 		nvml.ERROR_NOT_SUPPORTED: {found: "this device does not support the question"},
 		nvml.ERROR_NO_PERMISSION: {found: "no permission to ask the device",
-			remedy: "check the permissions of /dev/nvidia* or, in a container, that the GPU was passed in (--gpus all)"},
+			remedy: "check the permissions of /dev/nvidia* or, in a container, that the GPU was passed in " +
+				"(--gpus all)"},
 		nvml.ERROR_NOT_FOUND: {found: "the device was not found", remedy: "check that nvidia-smi lists it"},
 		nvml.ERROR_INSUFFICIENT_POWER: {found: "the power cable of a GPU is not properly attached",
 			remedy: "attach it"},
@@ -51,7 +52,8 @@ func meanings() map[nvml.Return]meaning {
 		nvml.ERROR_LIB_RM_VERSION_MISMATCH: {found: "the driver's library and the loaded kernel module have " +
 			"different versions, as after an update of the driver",
 			remedy: "reboot, or stop all GPU programs and reload the nvidia modules"},
-		nvml.ERROR_IN_USE: {found: "the GPU is in use by another program that excludes this question", remedy: "try again later"},
+		nvml.ERROR_IN_USE: {found: "the GPU is in use by another program that excludes this question",
+			remedy: "try again later"},
 		nvml.ERROR_MEMORY: {found: "NVML ran out of host memory", remedy: "free host memory"},
 		nvml.ERROR_ARGUMENT_VERSION_MISMATCH: {found: "the driver does not know this version of the question",
 			remedy: "update the driver"},

@@ -66,7 +66,8 @@ func situationTable() []situation {
 			func(q *inquest) []string { return some(q.facts.Run.gradientsKept()) }, fixed(
 				"call optimizer.zero_grad(set_to_none=True) right after optimizer.step() (set_to_none is the default " +
 					"since torch 2.0): then the forward pass runs without the gradients beside it. " +
-					"With accumulation, clear once per optimizer step; where a trainer owns the loop, remove your own " +
+					"With accumulation, clear once per optimizer step; where a trainer owns the loop, " +
+					"remove your own " +
 					"backward or step calls")},
 		{"try-small-first", "this batch was never tried smaller", (*inquest).neverSmall, (*inquest).neverSmallDo},
 		{"other-processes", "other processes use this GPU", (*inquest).othersThere, fixed(

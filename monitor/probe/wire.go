@@ -5,13 +5,16 @@ package probe
 
 // Event is one line. E says which kind:
 //
-//	hello   the rank imported torch: Rank, LocalRank, WorldSize, PID, Attempt, Mem, Torch, Python, Wall, A (bytes held at that
-//	        moment: resident memory, or 0 when the CUDA allocator is already up)
-//	mem     from here on the sizes are those of other memory: Mem, Device, and its UUID (without the GPU- or MIG- of NVML)
+//	hello   the rank imported torch: Rank, LocalRank, WorldSize, PID, Attempt, Mem, Torch, Python, Wall, A (bytes held
+//	        at that moment: resident memory, or 0 when the CUDA allocator is already up)
+//	mem     from here on the sizes are those of other memory: Mem, Device, and its UUID (without the GPU- or MIG- of
+//	        NVML)
 //	w       a window of one stage was closed: S, Step, Micro, N, A, PA, R, PR, IS, Retries, OOMs, Device
-//	state   exact sizes after the first step of an optimizer: Params, Grads, Optim (bytes); a later one replaces an earlier one
-//	oom     the allocator's observer fired: Device, Want, Total, Free and the memory at that moment, S the stage. Without CUDA: an
-//	        out-of-memory error passed through the probe, Msg. Either may have been caught by the program
+//	state   exact sizes after the first step of an optimizer: Params, Grads, Optim (bytes); a later one replaces an
+//	        earlier one
+//	oom     the allocator's observer fired: Device, Want, Total, Free and the memory at that moment, S the stage.
+//	        Without CUDA: an out-of-memory error passed through the probe, Msg. Either may have been caught by the
+//	        program
 //	exc     an uncaught exception: Type, OOM, Msg, TB, S, Step, Where
 //	note    something the probe could not do: Msg
 //	bye     the rank ends: Step (optimizer steps completed), CostNS (time spent in the probe)

@@ -203,7 +203,8 @@ func redactDomain(host string) string {
 // is called so.
 func countries() (sure, likely, second []string) {
 	return strings.Fields("de fr uk jp cn kr tw hk sg au nz ch nl dk fi cz sk hu ro pt ie il tr ru ua za vn eu us " +
-			"gr lt lv ee hr ir"), strings.Fields("it be at pl no se es ca br mx bg rs th ae sa lu cl ar ph pk in local"),
+			"gr lt lv ee hr ir"),
+		strings.Fields("it be at pl no se es ca br mx bg rs th ae sa lu cl ar ph pk in local"),
 		strings.Fields("ac co edu gov gob gouv gv org com net or ne go uni")
 }
 

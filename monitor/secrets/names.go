@@ -46,27 +46,45 @@ var dictionary = sync.OnceValue(func() vocabulary {
 			"accountkey authtoken accesstoken apitoken connectionstring sshpass pgpass"),
 		secret: words(`pwd psw pat cred creds cookie cookies dsn webhook webhooks jwt bearer authorization netrc sas otp totp htpasswd pswd`),
 		last:   words(`pass pw auth auths authn pin_code`),
-		owners: words(`api app apps access secret private encryption encrypt signing sign session license licence service account ssh auth admin client shared subscription write read ingest
-			deploy deployment tls ssl gpg pgp hmac crypt crypto bot login refresh bearer oauth oauth2 id identity personal pat csrf xsrf db database mail email registry user root master device notebook scale`),
-		services: words(`wandb kaggle hf hub hugging face huggingface huggingfacehub openai anthropic claude azure aws amazon gcp gcs google gemini vertex comet neptune clearml swanlab mlflow aim dagshub
-			together replicate cohere mistral groq nvidia ngc nim github gitlab git gh gl bitbucket slack discord telegram feishu lark dingtalk wechat datadog dd newrelic pinecone weaviate qdrant
-			s3 minio r2 wasabi backblaze docker pypi npm jira confluence notion airtable sentry grafana influx influxdb influxdb2 elastic
+		owners: words(`api app apps access secret private encryption encrypt signing sign session license licence
+			service account ssh auth admin client shared subscription write read ingest
+			deploy deployment tls ssl gpg pgp hmac crypt crypto bot login refresh bearer oauth oauth2 id identity
+			personal pat csrf xsrf db database mail email registry user root master device notebook scale`),
+		services: words(`wandb kaggle hf hub hugging face huggingface huggingfacehub openai anthropic claude azure aws
+			amazon gcp gcs google gemini vertex comet neptune clearml swanlab mlflow aim dagshub
+			together replicate cohere mistral groq nvidia ngc nim github gitlab git gh gl bitbucket slack discord
+			telegram feishu lark dingtalk wechat datadog dd newrelic pinecone weaviate qdrant
+			s3 minio r2 wasabi backblaze docker pypi npm jira confluence notion airtable sentry grafana influx influxdb
+			influxdb2 elastic
 			vault consul nomad k8s kubernetes kube
-			deepseek dashscope qwen moonshot zhipu baidu volc modelscope ms perplexity openrouter fireworks runpod vast vastai paperspace coreweave databricks snowflake
-			redis mongo mongodb mysql postgres smtp sendgrid mailgun twilio stripe serp serpapi tavily exa brave bing cloudflare cf heroku vercel netlify digitalocean
+			deepseek dashscope qwen moonshot zhipu baidu volc modelscope ms perplexity openrouter fireworks runpod vast
+			vastai paperspace coreweave databricks snowflake
+			redis mongo mongodb mysql postgres smtp sendgrid mailgun twilio stripe serp serpapi tavily exa brave bing
+			cloudflare cf heroku vercel netlify digitalocean
 			langchain langsmith langfuse helicone wolfram labelbox roboflow ultralytics polyaxon sagemaker jupyter`),
-		training: words(`pad eos bos unk sep cls mask image images video audio special num max min total start end stop begin per new prompt completion response answer think vision img tool role
-			assistant system fake im decoder encoder boi eoi placeholder chat byte sub next first last input output n instruction human query doc latent patch register speech text texts action class
-			soft virtual extra added additional split separator newline space blank context image_start generated label labels sort group primary foreign dict cache kv qk num_kv value values batch
-			forward backward single multi second two one data train eval render early skip drop source target memory reserved control trigger gen cond sample samples seen sequence seq
-			dataset column question content messages caption feature features partition join index lookup heatmap metric best lora ref tgt src keep ignore ignored skipped trained`),
-		measured: words(`id ids type types count counts level length len lengths dropout merge merging size sizes num limit budget per embedding embeddings shift mixer drop classification mask weight weights loss
-			reduction dim dims batch idx index label labels pos position padding head heads value values norm proj bias scale states cache chunk ratio rate padded prune pruning wise usage throughput layer layers
+		training: words(`pad eos bos unk sep cls mask image images video audio special num max min total start end stop
+			begin per new prompt completion response answer think vision img tool role
+			assistant system fake im decoder encoder boi eoi placeholder chat byte sub next first last input output n
+			instruction human query doc latent patch register speech text texts action class
+			soft virtual extra added additional split separator newline space blank context image_start generated label
+			labels sort group primary foreign dict cache kv qk num_kv value values batch
+			forward backward single multi second two one data train eval render early skip drop source target memory
+			reserved control trigger gen cond sample samples seen sequence seq
+			dataset column question content messages caption feature features partition join index lookup heatmap metric
+			best lora ref tgt src keep ignore ignored skipped trained`),
+		measured: words(`id ids type types count counts level length len lengths dropout merge merging size sizes num
+			limit budget per embedding embeddings shift mixer drop classification mask weight weights loss
+			reduction dim dims batch idx index label labels pos position padding head heads value values norm proj bias
+			scale states cache chunk ratio rate padded prune pruning wise usage throughput layer layers
 			channels points frames map mapping order column columns field fields`),
-		neutral: words(`file files filename path paths dir folder name names id ids host hostname port type types mode len length size dim count num stdin ttl timeout expiry expires expiration region version
-			format env var variable field column prefix suffix manager provider arn policy enabled required algorithm alg method class module scheme user username server endpoint engine backend store helper scope scopes url uri`),
+		neutral: words(`file files filename path paths dir folder name names id ids host hostname port type types mode
+			len length size dim count num stdin ttl timeout expiry expires expiration region version
+			format env var variable field column prefix suffix manager provider arn policy enabled required algorithm
+			alg method class module scheme user username server endpoint engine backend store helper scope scopes url
+			uri`),
 		switches: words(`use no is has enable enabled disable disabled with without require requires allow skip show log print save validate verify check need needs want push`),
-		harmless: words(`init_cwd xauthority ssh_auth_sock ssh_askpass git_askpass authors author keys key_file tokenizers_parallelism cublas_workspace_config gpg_tty keyboard lessopen
+		harmless: words(`init_cwd xauthority ssh_auth_sock ssh_askpass git_askpass authors author keys key_file
+			tokenizers_parallelism cublas_workspace_config gpg_tty keyboard lessopen
 			slurm_jobid world_info auth_method secretsmanager passthrough`),
 	}
 })

@@ -51,7 +51,9 @@ func findings() []finding {
 				"torch.cuda.set_per_process_memory_fraction in the script)"})},
 		{func(e Effective, _ Version, _ bool) bool { return e.Settings["roundup_power2_divisions"] == "1" },
 			same(Problem{Warn, "roundup_power2_divisions",
-				"roundup_power2_divisions:1 rounds every allocation up to the next power of two: up to twice the memory", "give 4 or 8, or remove it"})},
+				"roundup_power2_divisions:1 rounds every allocation up to the next power of two: " +
+					"up to twice the memory",
+				"give 4 or 8, or remove it"})},
 		{func(e Effective, _ Version, _ bool) bool { return e.async() },
 			same(Problem{Warn, "backend", "backend:cudaMallocAsync leaves most memory statistics empty, and its " +
 				"pool can hold memory that no request gets", "remove backend:cudaMallocAsync for training"})},

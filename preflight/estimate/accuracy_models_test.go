@@ -71,7 +71,8 @@ func (r measuredRow) modelFromSizes() (*model.Architecture, error) {
 		"num_key_value_heads": kv,
 		"vocab_size":          d.Vocab, "tie_word_embeddings": d.Tied, "max_position_embeddings": 4096,
 		"torch_dtype": "bfloat16",
-		"n_embd":      d.Hidden, "n_layer": layers, "n_head": d.Heads, "n_positions": 1024, "word_embed_proj_dim": d.Hidden}
+		"n_embd":      d.Hidden, "n_layer": layers, "n_head": d.Heads, "n_positions": 1024,
+		"word_embed_proj_dim": d.Hidden}
 	if d.HeadDim > 0 {
 		config["head_dim"] = d.HeadDim
 	}

@@ -83,7 +83,8 @@ func (r *rank) imageFeatures() int64 {
 	if r.projected() == 0 {
 		return 0
 	}
-	return r.batch * r.encoderSequence() * (r.precision.stream*r.arch.Encoder.Hidden + r.precision.compute*r.arch.Hidden)
+	return r.batch * r.encoderSequence() *
+		(r.precision.stream*r.arch.Encoder.Hidden + r.precision.compute*r.arch.Hidden)
 }
 
 // unreadLayers counts the encoder's last layers, whose output nothing reads (LLaVA takes that of the layer before).

@@ -9,10 +9,11 @@ package estimate
 //
 // The two generations differ in their buffers (simulated, testdata/simulated_sharded.json):
 //
-//   - FSDP 2 gathers into a buffer and copies out of it. In forward that buffer lives until the next unit has been gathered, in backward the
-//     next unit's is there already; the input of a reduce-scatter stays until the next unit's (_fsdp_param_group.py).
-//   - FSDP 1 gathers in place. Its weights are views of one flat tensor, so that all gradients of a unit are there beside their
-//     concatenation when the unit ends (_flat_param.py, _runtime_utils.py: _reduce_grad).
+//   - FSDP 2 gathers into a buffer and copies out of it. In forward that buffer lives until the next unit has been
+//     gathered, in backward the next unit's is there already; the input of a reduce-scatter stays until the next unit's
+//     (_fsdp_param_group.py).
+//   - FSDP 1 gathers in place. Its weights are views of one flat tensor, so that all gradients of a unit are there
+//     beside their concatenation when the unit ends (_flat_param.py, _runtime_utils.py: _reduce_grad).
 type fsdpUnit struct {
 	gathered int64 // bytes of the weights while they are used
 	trained  int64 // elements that have gradients

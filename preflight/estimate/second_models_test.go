@@ -177,7 +177,8 @@ func TestAnswersOfUnknownLength(t *testing.T) {
 		assumes(trl, "every answer is as long as is allowed") {
 		t.Errorf("assumptions %v", verl.Assumptions)
 	}
-	if below := verl.PerGPU.DeviceBytes - verl.PerGPU.LowBytes; below < (verl.PerGPU.Components[Activations]+verl.PerGPU.Components[Logits])/2 {
+	below := verl.PerGPU.DeviceBytes - verl.PerGPU.LowBytes
+	if below < (verl.PerGPU.Components[Activations]+verl.PerGPU.Components[Logits])/2 {
 		t.Errorf("the interval reaches %d bytes down", below)
 	}
 	if got, want := stageOf(t, verl, Backward).Components[Logits],

@@ -36,7 +36,8 @@ func TestSimulatedCompiled(t *testing.T) {
 		end, _ := at(p.moments[0], forwardEnd)
 		rank := p.rankOf(0)
 		tape, _ := rank.tape()
-		kept := end[Activations] + rank.precision.compute*rank.tokens()*rank.arch.LogitsWidth - tape.batch + p.castsOfHead()
+		kept := end[Activations] + rank.precision.compute*rank.tokens()*rank.arch.LogitsWidth -
+			tape.batch + p.castsOfHead()
 		sum.add(c.Name, percent(kept, c.Saved))
 		t.Logf("%-60s %+6.2f %%", c.Name, percent(kept, c.Saved))
 	}

@@ -278,7 +278,8 @@ var adapters = alternative{func(s *scenario) bool { return s.foreign() && !s.job
 	func(j *job.Job, _ *scenario) {
 		j.Method = job.Setting[string]{Value: "qlora", Known: true}
 		j.LoRA = job.Setting[*job.LoRA]{Value: &job.LoRA{R: 1, Targets: job.Targets{"all-linear"}}, Known: true}
-		j.Quant = job.Setting[*job.Quant]{Value: &job.Quant{Method: "bnb", Bits: 4, Type: "nf4", Double: true}, Known: true}
+		j.Quant = job.Setting[*job.Quant]{Value: &job.Quant{Method: "bnb", Bits: 4, Type: "nf4", Double: true},
+			Known: true}
 	}}
 
 // leastAlternatives are the least that a setting without a bound can be.

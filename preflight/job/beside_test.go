@@ -21,7 +21,8 @@ func TestNamedBesides(t *testing.T) {
 		"--teacher resnet152":                 "teacher resnet152" + unsized,
 		"--reward_model=OpenAssistant/rm --critic-model-path ./critic": "reward model OpenAssistant/rm" +
 			unsized + ", critic ./critic" + unsized,
-		"--controlnet_model_name_or_path lllyasviel/sd-controlnet-canny": "controlnet lllyasviel/sd-controlnet-canny" + unsized,
+		"--controlnet_model_name_or_path lllyasviel/sd-controlnet-canny": "controlnet lllyasviel/sd-controlnet-canny" +
+			unsized,
 		"--clip_model ViT-L/14 --vision_tower openai/clip-vit-large-patch14": "clip model ViT-L/14" + unsized +
 			", vision encoder openai/clip-vit-large-patch14" + unsized,
 		"model.vae_path=/m/vae +policy.vision_backbone=dinov2": "vae /m/vae" + unsized +

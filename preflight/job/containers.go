@@ -18,8 +18,10 @@ func containerWrappers() []wrapper {
 func peelApptainer(r *reader, word string, args []string, inside func([]string)) {
 	options, rest, ok := commandBehind(args, "exec|run",
 		`-B --bind --mount --env --env-file -H --home --pwd --cwd -W --workdir -o --overlay
-		--network --network-args --dns --hostname --apply-cgroups -S --scratch --no-mount --security --containlibs --fusemount --pem-path --shell
-		--app --add-caps --drop-caps --cpus --cpu-shares --cpuset-cpus --memory --memory-swap --pids-limit --docker-host`)
+		--network --network-args --dns --hostname --apply-cgroups -S --scratch --no-mount --security --containlibs
+		--fusemount --pem-path --shell
+		--app --add-caps --drop-caps --cpus --cpu-shares --cpuset-cpus --memory --memory-swap --pids-limit
+		--docker-host`)
 	if !ok || len(rest) < 2 {
 		r.blocked = word + " is not followed by an image and a command"
 		return
@@ -45,9 +47,12 @@ func peelApptainer(r *reader, word string, args []string, inside func([]string))
 func peelDocker(r *reader, word string, args []string, inside func([]string)) {
 	options, rest, ok := commandBehind(args, "run|exec|container run|container exec",
 		`-e --env --env-file -v --volume --mount -w --workdir --gpus --name -p --publish --network
-		--net --ipc --pid --uts --shm-size --ulimit -u --user -h --hostname --runtime --entrypoint --cap-add --cap-drop --device -m --memory
-		--memory-swap --cpus --cpuset-cpus -c --cpu-shares --label -l --log-driver --log-opt --restart --security-opt --tmpfs --platform --pull
-		--add-host --dns --group-add --stop-timeout --stop-signal --volumes-from --userns --cidfile --annotation --cgroupns --oom-score-adj`)
+		--net --ipc --pid --uts --shm-size --ulimit -u --user -h --hostname --runtime --entrypoint --cap-add --cap-drop
+		--device -m --memory
+		--memory-swap --cpus --cpuset-cpus -c --cpu-shares --label -l --log-driver --log-opt --restart --security-opt
+		--tmpfs --platform --pull
+		--add-host --dns --group-add --stop-timeout --stop-signal --volumes-from --userns --cidfile --annotation
+		--cgroupns --oom-score-adj`)
 	if !ok || len(rest) < 2 {
 		r.blocked = word + " starts what its image says, which cannot be seen"
 		return

@@ -49,11 +49,16 @@ func recogniseLightning(r *reader) (family, bool) {
 const lightningSections = `seed_everything trainer model data optimizer lr_scheduler ckpt_path verbose return_predictions weights_only config`
 
 // lightningTrainerFields are the arguments of Lightning's Trainer (1.5 to 2.6).
-const lightningTrainerFields = `accelerator strategy devices num_nodes precision logger callbacks fast_dev_run max_epochs min_epochs max_steps min_steps max_time
-	limit_train_batches limit_val_batches limit_test_batches limit_predict_batches overfit_batches val_check_interval check_val_every_n_epoch
-	num_sanity_val_steps log_every_n_steps enable_checkpointing enable_progress_bar enable_model_summary accumulate_grad_batches gradient_clip_val
-	gradient_clip_algorithm deterministic benchmark inference_mode use_distributed_sampler profiler detect_anomaly barebones plugins sync_batchnorm
-	reload_dataloaders_every_n_epochs default_root_dir enable_autolog_hparams model_registry gpus amp_backend amp_level auto_lr_find
+const lightningTrainerFields = `accelerator strategy devices num_nodes precision logger callbacks fast_dev_run
+	max_epochs min_epochs max_steps min_steps max_time
+	limit_train_batches limit_val_batches limit_test_batches limit_predict_batches overfit_batches val_check_interval
+	check_val_every_n_epoch
+	num_sanity_val_steps log_every_n_steps enable_checkpointing enable_progress_bar enable_model_summary
+	accumulate_grad_batches gradient_clip_val
+	gradient_clip_algorithm deterministic benchmark inference_mode use_distributed_sampler profiler detect_anomaly
+	barebones plugins sync_batchnorm
+	reload_dataloaders_every_n_epochs default_root_dir enable_autolog_hparams model_registry gpus amp_backend amp_level
+	auto_lr_find
 	auto_scale_batch_size auto_select_gpus replace_sampler_ddp resume_from_checkpoint move_metrics_to_cpu`
 
 // onlyFields reports whether a section has fields, and none but those that are listed: another tool's file may have

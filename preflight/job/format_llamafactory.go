@@ -55,16 +55,25 @@ func (r *reader) mentions(fields ...string) bool {
 // 0.9.5).
 func llamafactoryFields(*reader) fieldSet {
 	return fieldSet{
-		wordArgument: `stage finetuning_type adapter_name_or_path model_revision cache_dir lora_rank lora_target additional_target
-			cutoff_len flash_attn quantization_bit quantization_method quantization_type quantization_device_map freeze_trainable_layers
-			freeze_trainable_modules freeze_extra_modules pref_loss ref_model reward_model reward_model_type badam_mode galore_rank apollo_rank
-			dataset eval_dataset template rope_scaling mixture_of_depths infer_dtype loraplus_lr_ratio oft_rank oft_block_size
-			tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size expert_model_parallel_size recompute_granularity
+		wordArgument: `stage finetuning_type adapter_name_or_path model_revision cache_dir lora_rank lora_target
+			additional_target
+			cutoff_len flash_attn quantization_bit quantization_method quantization_type quantization_device_map
+			freeze_trainable_layers
+			freeze_trainable_modules freeze_extra_modules pref_loss ref_model reward_model reward_model_type badam_mode
+			galore_rank apollo_rank
+			dataset eval_dataset template rope_scaling mixture_of_depths infer_dtype loraplus_lr_ratio oft_rank
+			oft_block_size
+			tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size expert_model_parallel_size
+			recompute_granularity
 			ray_num_workers`,
-		boolArgument: `pure_bf16 disable_gradient_checkpointing use_unsloth use_unsloth_gc use_reentrant_gc enable_liger_kernel double_quantization
-			use_galore galore_layerwise use_apollo apollo_layerwise use_badam use_adam_mini use_muon neat_packing upcast_layernorm upcast_lmhead_output
-			shift_attn pissa_init fp8 predict_with_generate train_on_prompt mask_history resize_vocab use_llama_pro use_kt
-			freeze_vision_tower freeze_multi_modal_projector freeze_language_model create_new_adapter streaming use_distributed_optimizer`,
+		boolArgument: `pure_bf16 disable_gradient_checkpointing use_unsloth use_unsloth_gc use_reentrant_gc
+			enable_liger_kernel double_quantization
+			use_galore galore_layerwise use_apollo apollo_layerwise use_badam use_adam_mini use_muon neat_packing
+			upcast_layernorm upcast_lmhead_output
+			shift_attn pissa_init fp8 predict_with_generate train_on_prompt mask_history resize_vocab use_llama_pro
+			use_kt
+			freeze_vision_tower freeze_multi_modal_projector freeze_language_model create_new_adapter streaming
+			use_distributed_optimizer`,
 	}
 }
 

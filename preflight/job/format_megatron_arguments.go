@@ -22,23 +22,40 @@ type megatron struct {
 // megatronFlags are the options without a value that decide about memory, and megatronValues those with one. Options
 // that are in neither belong to somebody else; argparse is told to accept no abbreviations (allow_abbrev=False).
 const (
-	megatronFlags = `bf16 fp16 group-query-attention untie-embeddings-and-output-weights swiglu quick-geglu squared-relu disable-bias-linear add-qkv-bias qk-layernorm
-		multi-latent-attention use-distributed-optimizer use-custom-fsdp use-megatron-fsdp use-torch-fsdp2 fsdp-double-buffer overlap-grad-reduce
-		overlap-param-gather optimizer-cpu-offload use-precision-aware-optimizer sequence-parallel recompute-activations moe-layer-recompute
-		distribute-saved-activations use-flash-attn cross-entropy-loss-fusion fp8-param-gather grad-reduce-in-bf16 accumulate-allreduce-grads-in-fp32
-		no-gradient-accumulation-fusion use-checkpoint-args use-rotary-position-embeddings no-position-embedding moe-grouped-gemm moe-shared-expert-overlap
-		account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split fine-grained-activation-offloading is-hybrid-model
-		checkpoint-activations deterministic-mode tp-comm-overlap use-legacy-models no-overlap-p2p-communication deepspeed`
-	megatronValues = `num-layers encoder-num-layers hidden-size ffn-hidden-size num-attention-heads kv-channels num-query-groups max-position-embeddings
-		position-embedding-type make-vocab-size-divisible-by vocab-size padded-vocab-size tokenizer-type tokenizer-model vocab-file normalization num-experts moe-layer-freq
-		moe-ffn-hidden-size moe-shared-expert-intermediate-size moe-router-topk q-lora-rank kv-lora-rank qk-head-dim qk-pos-emb-head-dim v-head-dim
-		mtp-num-layers seq-length encoder-seq-length micro-batch-size global-batch-size batch-size optimizer sgd-momentum optimizer-offload-fraction
-		main-grads-dtype main-params-dtype exp-avg-dtype exp-avg-sq-dtype data-parallel-sharding-strategy tensor-model-parallel-size
-		pipeline-model-parallel-size context-parallel-size expert-model-parallel-size expert-tensor-parallel-size model-parallel-size
-		num-layers-per-virtual-pipeline-stage num-virtual-stages-per-pipeline-rank decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers
-		pipeline-model-parallel-layout recompute-granularity recompute-method recompute-num-layers cpu-offloading-num-layers attention-backend
-		transformer-impl fp8-format fp8-recipe fp4-format cross-entropy-fusion-impl attention-dropout hidden-dropout empty-unused-memory-level
-		train-iters train-samples eval-iters yaml-cfg spec hybrid-layer-pattern hybrid-override-pattern heterogeneous-layers-config-path deepspeed-config zero-stage
+	megatronFlags = `bf16 fp16 group-query-attention untie-embeddings-and-output-weights swiglu quick-geglu squared-relu
+		disable-bias-linear add-qkv-bias qk-layernorm
+		multi-latent-attention use-distributed-optimizer use-custom-fsdp use-megatron-fsdp use-torch-fsdp2
+		fsdp-double-buffer overlap-grad-reduce
+		overlap-param-gather optimizer-cpu-offload use-precision-aware-optimizer sequence-parallel recompute-activations
+		moe-layer-recompute
+		distribute-saved-activations use-flash-attn cross-entropy-loss-fusion fp8-param-gather grad-reduce-in-bf16
+		accumulate-allreduce-grads-in-fp32
+		no-gradient-accumulation-fusion use-checkpoint-args use-rotary-position-embeddings no-position-embedding
+		moe-grouped-gemm moe-shared-expert-overlap
+		account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split fine-grained-activation-offloading
+		is-hybrid-model
+		checkpoint-activations deterministic-mode tp-comm-overlap use-legacy-models no-overlap-p2p-communication
+		deepspeed`
+	megatronValues = `num-layers encoder-num-layers hidden-size ffn-hidden-size num-attention-heads kv-channels
+		num-query-groups max-position-embeddings
+		position-embedding-type make-vocab-size-divisible-by vocab-size padded-vocab-size tokenizer-type tokenizer-model
+		vocab-file normalization num-experts moe-layer-freq
+		moe-ffn-hidden-size moe-shared-expert-intermediate-size moe-router-topk q-lora-rank kv-lora-rank qk-head-dim
+		qk-pos-emb-head-dim v-head-dim
+		mtp-num-layers seq-length encoder-seq-length micro-batch-size global-batch-size batch-size optimizer
+		sgd-momentum optimizer-offload-fraction
+		main-grads-dtype main-params-dtype exp-avg-dtype exp-avg-sq-dtype data-parallel-sharding-strategy
+		tensor-model-parallel-size
+		pipeline-model-parallel-size context-parallel-size expert-model-parallel-size expert-tensor-parallel-size
+		model-parallel-size
+		num-layers-per-virtual-pipeline-stage num-virtual-stages-per-pipeline-rank decoder-first-pipeline-num-layers
+		decoder-last-pipeline-num-layers
+		pipeline-model-parallel-layout recompute-granularity recompute-method recompute-num-layers
+		cpu-offloading-num-layers attention-backend
+		transformer-impl fp8-format fp8-recipe fp4-format cross-entropy-fusion-impl attention-dropout hidden-dropout
+		empty-unused-memory-level
+		train-iters train-samples eval-iters yaml-cfg spec hybrid-layer-pattern hybrid-override-pattern
+		heterogeneous-layers-config-path deepspeed-config zero-stage
 		moe-router-load-balancing-type`
 	// megatronLists take words up to the next option.
 	megatronLists = `rampup-batch-size recompute-modules`

@@ -32,8 +32,10 @@ func recogniseOpenInstruct(r *reader) (family, bool) {
 
 func openInstructFields(*reader) fieldSet {
 	return fieldSet{
-		wordArgument: `model_revision tokenizer_name lora_rank sequence_parallel_size deepspeed_stage pack_length response_length max_prompt_token_length
-			beta vllm_num_engines vllm_gpu_memory_utilization zero_stage max_token_length dpo_loss_type loss_type optimizer_type tensor_parallel_degree
+		wordArgument: `model_revision tokenizer_name lora_rank sequence_parallel_size deepspeed_stage pack_length
+			response_length max_prompt_token_length
+			beta vllm_num_engines vllm_gpu_memory_utilization zero_stage max_token_length dpo_loss_type loss_type
+			optimizer_type tensor_parallel_degree
 			activation_memory_budget activation_checkpointing_mode fsdp_shard_degree fsdp_num_replicas`,
 		boolArgument: `use_lora use_qlora use_8bit_optimizer fused_optimizer use_flash_attn single_gpu_mode load_ref_policy dpo_use_paged_optimizer offload_optimizer offload_param`,
 		listArgument: `dataset_mixer_list num_learners_per_node`,

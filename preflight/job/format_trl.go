@@ -73,10 +73,13 @@ func recogniseTRL(r *reader) (family, bool) {
 // trlFields are the options of TRL's configurations beside those of TrainingArguments and ModelConfig.
 func trlFields(r *reader) fieldSet {
 	f := fieldSet{
-		wordArgument: `max_prompt_length max_completion_length num_generations beta vllm_mode vllm_gpu_memory_utilization loss_type packing_strategy
+		wordArgument: `max_prompt_length max_completion_length num_generations beta vllm_mode
+			vllm_gpu_memory_utilization loss_type packing_strategy
 			generation_batch_size steps_per_generation num_generations_eval teacher_model_name_or_path response_length
-			dataset_name dataset_config lora_task_type model_revision model_init_kwargs reward_model_path sft_model_path`,
-		boolArgument: `padding_free precompute_ref_log_probs reference_free force_use_ref_model use_liger_loss use_vllm vllm_enable_sleep_mode eval_packing
+			dataset_name dataset_config lora_task_type model_revision model_init_kwargs reward_model_path
+			sft_model_path`,
+		boolArgument: `padding_free precompute_ref_log_probs reference_free force_use_ref_model use_liger_loss use_vllm
+			vllm_enable_sleep_mode eval_packing
 			sync_ref_model trust_remote_code`,
 		listArgument: `reward_funcs lora_target_parameters`,
 	}

@@ -124,7 +124,8 @@ func TestKeys(t *testing.T) {
 		seen[k.Name] = true
 	}
 	// The contract's list (design, section 3).
-	for name := range strings.FieldsSeq(`model params micro-batch grad-accum seq-len optimizer checkpointing method lora-r lora-alpha lora-dropout lora-targets quant
+	for name := range strings.FieldsSeq(`model params micro-batch grad-accum seq-len optimizer checkpointing method
+		lora-r lora-alpha lora-dropout lora-targets quant
 		attention fused-loss sharding fsdp-version offload tp pp cp ep nproc nnodes packing precision versions`) {
 		if !seen[strings.ReplaceAll(name, "-", "_")] {
 			t.Errorf("--%s is missing", name)

@@ -82,9 +82,12 @@ func (r *reader) defaultAccelerateConfig() string {
 
 // configKeys are the top-level keys of accelerate's ClusterConfig up to 1.15; accelerate refuses others.
 func configKeys() []string {
-	return strings.Fields(`compute_environment distributed_type mixed_precision use_cpu debug num_processes machine_rank num_machines gpu_ids
-		main_process_ip main_process_port rdzv_backend same_network main_training_function enable_cpu_affinity fp8_config deepspeed_config
-		fsdp_config parallelism_config megatron_lm_config ipex_config mpirun_config downcast_bf16 tpu_name tpu_zone tpu_use_cluster tpu_use_sudo
+	return strings.Fields(`compute_environment distributed_type mixed_precision use_cpu debug num_processes machine_rank
+		num_machines gpu_ids
+		main_process_ip main_process_port rdzv_backend same_network main_training_function enable_cpu_affinity
+		fp8_config deepspeed_config
+		fsdp_config parallelism_config megatron_lm_config ipex_config mpirun_config downcast_bf16 tpu_name tpu_zone
+		tpu_use_cluster tpu_use_sudo
 		command_file commands tpu_vm tpu_env dynamo_config dynamo_backend fp16 use_xpu`)
 }
 

@@ -22,7 +22,8 @@ func (r *reader) readTorchX(prog string, args []string) {
 		r.blocked = fmt.Sprintf("%s starts a training that is read here only with run dist.ddp", prog)
 		return
 	}
-	const values = `-j --j --script --script_bin -m --m --image --name -h --h --cpu --gpu --memMB --env --max_retries --rdzv_port --rdzv_backend --mounts
+	const values = `-j --j --script --script_bin -m --m --image --name -h --h --cpu --gpu --memMB --env --max_retries
+		--rdzv_port --rdzv_backend --mounts
 		--debug --tee --rdzv_conf --start_method --max_restarts`
 	options, rest := wrapperOptions(component[1:], values, "")
 	own := component[1:]

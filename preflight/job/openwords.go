@@ -124,7 +124,8 @@ func idle(words []string, i int) bool {
 }
 
 // launchFields are options of launchers of which no setting depends.
-const launchFields = `rdzv_backend rdzv_endpoint rdzv_id rdzv_conf node_rank machine_rank master_addr master_port main_process_ip main_process_port
+const launchFields = `rdzv_backend rdzv_endpoint rdzv_id rdzv_conf node_rank machine_rank master_addr master_port
+	main_process_ip main_process_port
 	log_dir role tee redirects max_restarts monitor_interval num_cpu_threads_per_process local_addr`
 
 // openWords says why the script may be told more than can be seen: a word of which nothing is known stands among its
@@ -180,11 +181,14 @@ func takesValue(option string) (takes, known bool) {
 }
 
 // trainingFlags are those of otherTrainingFields that take no value, or none but true and false.
-const trainingFlags = `overwrite_output_dir do_predict eval_on_start prediction_loss_only log_on_each_node logging_first_step logging_nan_inf_filter
+const trainingFlags = `overwrite_output_dir do_predict eval_on_start prediction_loss_only log_on_each_node
+	logging_first_step logging_nan_inf_filter
 	save_safetensors save_on_each_node use_mps_device use_ipex jit_mode_eval dataloader_drop_last dataloader_pin_memory
-	dataloader_persistent_workers disable_tqdm remove_unused_columns greater_is_better ignore_data_skip group_by_length skip_memory_metrics
+	dataloader_persistent_workers disable_tqdm remove_unused_columns greater_is_better ignore_data_skip group_by_length
+	skip_memory_metrics
 	use_legacy_prediction_loop push_to_hub hub_private_repo hub_always_push include_inputs_for_metrics full_determinism
-	include_tokens_per_second include_num_input_tokens_seen batch_eval_metrics eval_use_gather_object average_tokens_across_devices
+	include_tokens_per_second include_num_input_tokens_seen batch_eval_metrics eval_use_gather_object
+	average_tokens_across_devices
 	enable_jit_checkpoint eval_do_concat_batches use_cache restore_callback_states_from_checkpoint`
 
 // holdsOptions judges a variable by its name: EXTRA_ARGS and TRAIN_OPTIONS hold options, DATA_PATH does not.
@@ -256,7 +260,8 @@ func touched() map[string]string {
 		"activation_checkpointing":        "checkpointing checkpointing_reentrant",
 		"gradient_checkpointing_kwargs":   "checkpointing checkpointing_reentrant",
 		"activation_checkpointing_kwargs": "checkpointing checkpointing_reentrant",
-		"optim":                           "optimizer optimizer_in_backward", "optim_args": "optimizer", "optim_target_modules": "optimizer",
+		"optim":                           "optimizer optimizer_in_backward", "optim_args": "optimizer",
+		"optim_target_modules":        "optimizer",
 		"adafactor":                   "optimizer",
 		"per_device_train_batch_size": "micro_batch", "per_gpu_train_batch_size": "micro_batch",
 		"auto_find_batch_size":        "micro_batch",
@@ -272,7 +277,8 @@ func touched() map[string]string {
 		"activation_offloading": "activation_offload",
 		"use_liger_kernel":      loss, "use_liger": loss, "liger_kernel_config": loss,
 		"model_name_or_path": "model model_params",
-		"model_revision":     "model_params", "cache_dir": "", "output_dir": "", "learning_rate": "", "weight_decay": "",
+		"model_revision":     "model_params", "cache_dir": "", "output_dir": "", "learning_rate": "",
+		"weight_decay":  "",
 		"max_grad_norm": "",
 		"adam_beta1":    "", "adam_beta2": "", "adam_epsilon": "", "ddp_find_unused_parameters": "",
 		"ddp_broadcast_buffers": "", "ddp_static_graph": "",

@@ -49,8 +49,10 @@ func (t *sourceText) spawnCalls() []foundCall {
 
 // starters are packages that start the ranks of a script that imports them: clusters, submitters, and trainers that
 // spawn. Lightning is none of them: its devices and nodes are read.
-const starters = `ray sagemaker submitit dask dask_cuda horovod pyspark joblib modal skypilot sky azureml azure kfp kubeflow metaflow flytekit
-	runhouse determined clearml torchx ignite detectron2 ultralytics fairscale colossalai nemo nemo_run fairseq espnet espnet2 mmengine mmcv
+const starters = `ray sagemaker submitit dask dask_cuda horovod pyspark joblib modal skypilot sky azureml azure kfp
+	kubeflow metaflow flytekit
+	runhouse determined clearml torchx ignite detectron2 ultralytics fairscale colossalai nemo nemo_run fairseq espnet
+	espnet2 mmengine mmcv
 	torch_xla fastai dora multiprocess`
 
 // starterCalls are what plain libraries start processes with.

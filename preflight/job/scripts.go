@@ -39,8 +39,10 @@ func exampleScripts() map[string]family {
 		"run_mlm.py": {task: "pretrain", packs: true, fields: freshModelFields},
 		"run_plm.py": {task: "pretrain", packs: true, fields: freshModelFields},
 	}
-	for name := range strings.FieldsSeq(`run_glue.py run_xnli.py run_classification.py run_ner.py run_qa.py run_qa_beam_search.py run_seq2seq_qa.py
-		run_swag.py run_summarization.py run_translation.py run_image_classification.py run_mae.py run_mim.py run_clip.py
+	for name := range strings.FieldsSeq(`run_glue.py run_xnli.py run_classification.py run_ner.py run_qa.py
+		run_qa_beam_search.py run_seq2seq_qa.py
+		run_swag.py run_summarization.py run_translation.py run_image_classification.py run_mae.py run_mim.py
+		run_clip.py
 		run_semantic_segmentation.py run_object_detection.py run_audio_classification.py run_speech_recognition_ctc.py
 		run_speech_recognition_seq2seq.py`) {
 		scripts[name] = family{pads: true}

@@ -9,9 +9,11 @@ import (
 // noTrainerExample reports whether a script is one of transformers' examples with a training loop of its own on
 // accelerate (examples/pytorch/*/run_*_no_trainer.py). All of them share the names and defaults of the arguments below.
 func noTrainerExample(base string) bool {
-	return slices.Contains(strings.Fields(`run_clm_no_trainer.py run_fim_no_trainer.py run_mlm_no_trainer.py run_glue_no_trainer.py run_ner_no_trainer.py
+	return slices.Contains(strings.Fields(`run_clm_no_trainer.py run_fim_no_trainer.py run_mlm_no_trainer.py
+		run_glue_no_trainer.py run_ner_no_trainer.py
 		run_qa_no_trainer.py run_qa_beam_search_no_trainer.py run_swag_no_trainer.py run_summarization_no_trainer.py
-		run_translation_no_trainer.py run_image_classification_no_trainer.py run_mim_no_trainer.py run_semantic_segmentation_no_trainer.py
+		run_translation_no_trainer.py run_image_classification_no_trainer.py run_mim_no_trainer.py
+		run_semantic_segmentation_no_trainer.py
 		run_instance_segmentation_no_trainer.py run_object_detection_no_trainer.py`), base) || accelerateClone(base)
 }
 

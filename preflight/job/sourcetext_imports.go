@@ -34,17 +34,28 @@ func (t *sourceText) requires(module string) bool {
 
 // plainPackages are what a script may import and still decide itself how many processes there are and what is trained:
 // Python's own library, and packages that do only what they are called for.
-const plainPackages = `__future__ abc argparse ast asyncio atexit base64 bisect builtins bz2 calendar codecs collections concurrent configparser contextlib copy csv
-	ctypes dataclasses datetime decimal difflib enum errno faulthandler fcntl fileinput fnmatch fractions functools gc getpass glob gzip hashlib heapq html http
-	importlib inspect io itertools json keyword linecache locale logging lzma math mimetypes mmap multiprocessing numbers operator os pathlib pickle platform
-	pprint queue random re resource sched secrets select shelve shlex shutil signal site socket sqlite3 ssl stat statistics string struct sys sysconfig tarfile
-	tempfile textwrap threading time timeit tokenize tomllib traceback types typing unicodedata unittest urllib uuid warnings weakref xml zipfile zlib zoneinfo
-	torch torchvision torchaudio torchtext torchdata torchmetrics torchao torch_geometric transformers datasets tokenizers accelerate peft trl unsloth unsloth_zoo
-	bitsandbytes deepspeed safetensors evaluate huggingface_hub sentencepiece tiktoken optimum flash_attn xformers liger_kernel apex triton einops
-	lightning pytorch_lightning lightning_fabric numpy scipy pandas sklearn pyarrow polars matplotlib seaborn PIL cv2 tqdm rich wandb tensorboard tensorboardX
-	mlflow comet_ml neptune yaml toml tomli omegaconf hydra fire click typer tyro absl simple_parsing pydantic attr attrs psutil requests dotenv loguru regex nltk
-	spacy jsonlines orjson ujson h5py zarr lmdb webdataset librosa soundfile sacrebleu rouge_score jiwer seqeval faiss timm open_clip sentence_transformers
-	gymnasium gym packaging typing_extensions more_itertools boto3 fsspec smart_open galore_torch lion_pytorch schedulefree prodigyopt came_pytorch adam_mini
+const plainPackages = `__future__ abc argparse ast asyncio atexit base64 bisect builtins bz2 calendar codecs collections
+	concurrent configparser contextlib copy csv
+	ctypes dataclasses datetime decimal difflib enum errno faulthandler fcntl fileinput fnmatch fractions functools gc
+	getpass glob gzip hashlib heapq html http
+	importlib inspect io itertools json keyword linecache locale logging lzma math mimetypes mmap multiprocessing
+	numbers operator os pathlib pickle platform
+	pprint queue random re resource sched secrets select shelve shlex shutil signal site socket sqlite3 ssl stat
+	statistics string struct sys sysconfig tarfile
+	tempfile textwrap threading time timeit tokenize tomllib traceback types typing unicodedata unittest urllib uuid
+	warnings weakref xml zipfile zlib zoneinfo
+	torch torchvision torchaudio torchtext torchdata torchmetrics torchao torch_geometric transformers datasets
+	tokenizers accelerate peft trl unsloth unsloth_zoo
+	bitsandbytes deepspeed safetensors evaluate huggingface_hub sentencepiece tiktoken optimum flash_attn xformers
+	liger_kernel apex triton einops
+	lightning pytorch_lightning lightning_fabric numpy scipy pandas sklearn pyarrow polars matplotlib seaborn PIL cv2
+	tqdm rich wandb tensorboard tensorboardX
+	mlflow comet_ml neptune yaml toml tomli omegaconf hydra fire click typer tyro absl simple_parsing pydantic attr
+	attrs psutil requests dotenv loguru regex nltk
+	spacy jsonlines orjson ujson h5py zarr lmdb webdataset librosa soundfile sacrebleu rouge_score jiwer seqeval faiss
+	timm open_clip sentence_transformers
+	gymnasium gym packaging typing_extensions more_itertools boto3 fsspec smart_open galore_torch lion_pytorch
+	schedulefree prodigyopt came_pytorch adam_mini
 	dion muon torch_optimizer pynvml nvitop vllm setproctitle termcolor colorama tabulate IPython ipdb pdb streaming`
 
 // unseen is a module that the script imports and nobody has read: neither a file that is here nor a package that leaves

@@ -455,7 +455,8 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 def build(args):
     quant = None
     if args.four:
-        quant = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_quant_storage=getattr(torch, args.store))
+        quant = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4",
+            bnb_4bit_quant_storage=getattr(torch, args.store))
     kwargs = {"dtype": torch.bfloat16}
     if args.flash:
         if torch.xpu.is_available():
@@ -473,7 +474,8 @@ def build(args):
 	for command, want := range map[string]map[string]string{
 		"python train.py --model_name_or_path m/x": {"method": "full",
 			"quant": "none"},
-		"python train.py --model_name_or_path m/x --lora True --flash True": {"method": "lora @ build.py:20", "attention": "flash_attention_2 @ build.py", "base_dtype": "bf16"},
+		"python train.py --model_name_or_path m/x --lora True --flash True": {"method": "lora @ build.py:21",
+			"attention": "flash_attention_2 @ build.py", "base_dtype": "bf16"},
 		"python train.py --model_name_or_path m/x --lora True --four True --store bfloat16": {"method": "qlora",
 			"quant": "bnb 4 bits, nf4, computes in fp32"},
 	} {

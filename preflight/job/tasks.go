@@ -72,15 +72,24 @@ func (r *reader) count(o sourced, set *Setting[int]) int {
 	return n
 }
 
-const srunValues = `-A --account --acctg-freq -b --begin --bcast -B --extra-node-info -c --cpus-per-task --comment -C --constraint --container
-	--container-id --container-image --container-mounts --container-name --container-workdir --container-env --container-save
-	--cluster-constraint --cpu-freq --cpus-per-gpu -d --dependency -D --chdir --deadline --delay-boot -e --error -E --epilog --export -G
-	--gpus --gpu-bind --gpu-freq --gpus-per-node --gpus-per-socket --gpus-per-task --gres --gres-flags --het-group --hint -i --input -J
-	--job-name --jobid -K -L --licenses -m --distribution -M --clusters --mail-type --mail-user --mcs-label --mem --mem-bind --mem-per-cpu
-	--mem-per-gpu --mincpus --mpi --msg-timeout -n --ntasks -N --nodes --network --nice --ntasks-per-core --ntasks-per-gpu --ntasks-per-node
-	--ntasks-per-socket --ntasks-per-tres --open-mode -o --output -p --partition --power --priority --profile --prolog --propagate -q --qos
-	-r --relative --reservation --rsv -S --core-spec --signal --slurmd-debug --sockets-per-node --switches -t --time --task-epilog
-	--task-prolog --thread-spec --threads --threads-per-core --time-min --tmp --tres-bind --tres-per-task -U --tres -w --nodelist -W --wait
+const srunValues = `-A --account --acctg-freq -b --begin --bcast -B --extra-node-info -c --cpus-per-task --comment -C
+	--constraint --container
+	--container-id --container-image --container-mounts --container-name --container-workdir --container-env
+	--container-save
+	--cluster-constraint --cpu-freq --cpus-per-gpu -d --dependency -D --chdir --deadline --delay-boot -e --error -E
+	--epilog --export -G
+	--gpus --gpu-bind --gpu-freq --gpus-per-node --gpus-per-socket --gpus-per-task --gres --gres-flags --het-group
+	--hint -i --input -J
+	--job-name --jobid -K -L --licenses -m --distribution -M --clusters --mail-type --mail-user --mcs-label --mem
+	--mem-bind --mem-per-cpu
+	--mem-per-gpu --mincpus --mpi --msg-timeout -n --ntasks -N --nodes --network --nice --ntasks-per-core
+	--ntasks-per-gpu --ntasks-per-node
+	--ntasks-per-socket --ntasks-per-tres --open-mode -o --output -p --partition --power --priority --profile --prolog
+	--propagate -q --qos
+	-r --relative --reservation --rsv -S --core-spec --signal --slurmd-debug --sockets-per-node --switches -t --time
+	--task-epilog
+	--task-prolog --thread-spec --threads --threads-per-core --time-min --tmp --tres-bind --tres-per-task -U --tres -w
+	--nodelist -W --wait
 	--wckey --wrap -x --exclude -F --nodefile -a --array`
 
 // slurmNames maps the options that decide processes and GPUs to the variables by which Slurm hands them on.
@@ -255,11 +264,16 @@ func (r *reader) batchDirectives(shown string, lines []shell.Directive) {
 // mpiValues and mpiPairs are the options of Open MPI 4 and 5, MPICH's Hydra, Intel MPI and horovodrun that take one and
 // two words.
 const (
-	mpiValues = `-np --np -n --n -c -H --H -host --host -hosts --hosts -hostfile --hostfile -machinefile --machinefile -f -ppn --ppn -perhost
-		-npernode --npernode -N -npersocket --npersocket --map-by -map-by --rank-by -rank-by --bind-to -bind-to -x -wdir --wdir -wd -rf --rankfile
-		--output-filename -output-filename --output --prefix --tune -am --app -path --path -genvlist -envlist -bootstrap --bootstrap -iface
-		-launcher -launcher-exec -rmk -configfile --stdin --timeout --launch-agent --personality --display -p --ssh-port --min-np --max-np
-		--start-timeout --network-interface --cache-capacity --fusion-threshold-mb --cycle-time-ms --timeline-filename --log-level --slots-per-host
+	mpiValues = `-np --np -n --n -c -H --H -host --host -hosts --hosts -hostfile --hostfile -machinefile --machinefile
+		-f -ppn --ppn -perhost
+		-npernode --npernode -N -npersocket --npersocket --map-by -map-by --rank-by -rank-by --bind-to -bind-to -x -wdir
+		--wdir -wd -rf --rankfile
+		--output-filename -output-filename --output --prefix --tune -am --app -path --path -genvlist -envlist -bootstrap
+		--bootstrap -iface
+		-launcher -launcher-exec -rmk -configfile --stdin --timeout --launch-agent --personality --display -p --ssh-port
+		--min-np --max-np
+		--start-timeout --network-interface --cache-capacity --fusion-threshold-mb --cycle-time-ms --timeline-filename
+		--log-level --slots-per-host
 		-outfile-pattern -errfile-pattern -topolib -ordered-output --mpi-args --config-file`
 	mpiPairs = "-mca --mca -gmca --gmca --omca --prtemca --pmixmca -genv -env --set-env"
 )

@@ -15,7 +15,8 @@ import (
 // versionPackages are the distributions whose version changes a default or a size.
 func versionPackages() []string {
 	return strings.Fields(`torch transformers accelerate trl peft deepspeed bitsandbytes liger-kernel flash-attn torchao
-		axolotl llamafactory torchtune torchtitan litgpt lightning pytorch-lightning megatron-core nanotron verl openrlhf unsloth`)
+		axolotl llamafactory torchtune torchtitan litgpt lightning pytorch-lightning megatron-core nanotron verl
+		openrlhf unsloth`)
 }
 
 // ParseVersions reads torch=2.6.0,transformers=4.51.3, the value of --versions.

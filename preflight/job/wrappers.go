@@ -27,7 +27,8 @@ func wrappers() []wrapper {
 		{words: []string{"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "horovodrun"}, peel: peelMPI},
 		{words: []string{"ray"}, peel: away(behind("job submit",
 			`--address --job-id --submission-id --runtime-env --runtime-env-json --working-dir
-			--metadata-json --entrypoint-num-cpus --entrypoint-num-gpus --entrypoint-memory --entrypoint-resources --headers --verify --log-style --log-color`, 0))},
+			--metadata-json --entrypoint-num-cpus --entrypoint-num-gpus --entrypoint-memory --entrypoint-resources
+			--headers --verify --log-style --log-color`, 0))},
 	})
 }
 
@@ -54,13 +55,18 @@ func plainWrappers() []wrapper {
 			0)},
 		{words: []string{"nsys"}, peel: behind("profile|launch",
 			`-t --trace -o --output -c --capture-range -d --duration -y --delay -s --sample -b
-			--backtrace -w --show-output -x --stop-on-exit -f --force-overwrite -e --env-var -n --inherit-environment -p --nvtx-capture --kill
-			--capture-range-end --cuda-graph-trace --cuda-memory-usage --gpu-metrics-devices --gpu-metrics-device --gpu-metrics-set
-			--python-backtrace --python-sampling --pytorch --stats --export --cudabacktrace --session-new --cpuctxsw --osrt-threshold`, 0)},
+			--backtrace -w --show-output -x --stop-on-exit -f --force-overwrite -e --env-var -n --inherit-environment -p
+			--nvtx-capture --kill
+			--capture-range-end --cuda-graph-trace --cuda-memory-usage --gpu-metrics-devices --gpu-metrics-device
+			--gpu-metrics-set
+			--python-backtrace --python-sampling --pytorch --stats --export --cudabacktrace --session-new --cpuctxsw
+			--osrt-threshold`, 0)},
 		{words: []string{"ncu", "nv-nsight-cu-cli"},
 			peel: behind("", `-o --export -i --import -k --kernel-name -c --launch-count -s --launch-skip
-			--launch-skip-before-match --set --section --metrics --target-processes --mode --page --kernel-id --kernel-name-base --devices
-			--replay-mode --cache-control --clock-control --nvtx-include --nvtx-exclude --log-file --config-file-path --csv-file`, 0)},
+			--launch-skip-before-match --set --section --metrics --target-processes --mode --page --kernel-id
+			--kernel-name-base --devices
+			--replay-mode --cache-control --clock-control --nvtx-include --nvtx-exclude --log-file --config-file-path
+			--csv-file`, 0)},
 		{words: []string{"compute-sanitizer"},
 			peel: behind("", "--tool --log-file --save --kernel-regex --launch-count --launch-skip --target-processes",
 				0)},
@@ -243,9 +249,12 @@ func (r *reader) note(text string) { r.notes = append(r.notes, text) }
 func peelUV(r *reader, word string, args []string, inside func([]string)) {
 	options, rest, ok := commandBehind(args, "run",
 		`--with --with-editable --with-requirements -p --python --extra --no-extra --group --no-group
-		--only-group --env-file --index --default-index -i --index-url --extra-index-url -f --find-links --project --directory --config-file
-		--cache-dir --package --no-install-package --link-mode --resolution --prerelease --exclude-newer --index-strategy --keyring-provider
-		-P --upgrade-package --reinstall-package --refresh-package -C --config-setting --no-build-package --no-binary-package --color -w`)
+		--only-group --env-file --index --default-index -i --index-url --extra-index-url -f --find-links --project
+		--directory --config-file
+		--cache-dir --package --no-install-package --link-mode --resolution --prerelease --exclude-newer
+		--index-strategy --keyring-provider
+		-P --upgrade-package --reinstall-package --refresh-package -C --config-setting --no-build-package
+		--no-binary-package --color -w`)
 	if !ok {
 		r.blocked = word + " is not followed by a command that is read here"
 		return

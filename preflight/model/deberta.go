@@ -29,7 +29,8 @@ func debertaV2(c *config) *blueprint {
 	}
 	b.blocks = layers(b.Layers, "encoder.layer.*.", attention, encoderRest(b))
 	if c.task == maskedLM && !c.flag("legacy", true) {
-		c.reject("legacy", "the masked-language head of legacy false cannot be counted: give --params for a lower bound")
+		c.reject("legacy", "the masked-language head of legacy false cannot be counted: "+
+			"give --params for a lower bound")
 	}
 	pooled := c.sizeOr(h, "pooler_hidden_size")
 	pooler := linear(PartProjection, "pooler.dense", pooled, pooled, true)
@@ -79,7 +80,8 @@ func deberta(c *config) *blueprint {
 	}
 	b.blocks = layers(b.Layers, "encoder.layer.*.", within("attention.self.", attention), encoderRest(b))
 	if c.task == maskedLM && !c.flag("legacy", true) {
-		c.reject("legacy", "the masked-language head of legacy false cannot be counted: give --params for a lower bound")
+		c.reject("legacy", "the masked-language head of legacy false cannot be counted: "+
+			"give --params for a lower bound")
 	}
 	pooled := c.sizeOr(h, "pooler_hidden_size")
 	b.head = c.head(map[task][]Tensor{

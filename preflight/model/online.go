@@ -45,7 +45,8 @@ func NewHub(getenv func(string) string) (*Hub, error) {
 	}
 	endpoint := strings.TrimRight(cmp.Or(getenv("HF_ENDPOINT"), "https://huggingface.co"), "/")
 	if at, err := url.Parse(endpoint); err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" {
-		return nil, errors.New("HF_ENDPOINT is not an http or https address, such as https://huggingface.co: correct it")
+		return nil, errors.New("HF_ENDPOINT is not an http or https address, such as " +
+			"https://huggingface.co: correct it")
 	}
 	h := &Hub{
 		endpoint: endpoint,

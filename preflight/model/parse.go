@@ -164,7 +164,8 @@ func taskOf(class string) (string, task, bool) {
 func (c *config) head(heads map[task][]Tensor) []Tensor {
 	tensors, ok := heads[c.task]
 	if !ok && c.task != (task{}) {
-		c.reject("architectures", "class %q: this task is not known for its model_type: give --params for a lower bound", c.class)
+		c.reject("architectures", "class %q: this task is not known for its model_type: "+
+			"give --params for a lower bound", c.class)
 	}
 	return tensors
 }

@@ -26,13 +26,17 @@ const tinyLlama = `{
 func with(old, new string) string { return strings.Replace(tinyLlama, old, new, 1) }
 
 func TestTypes(t *testing.T) {
-	want := strings.Fields(`albert arcee baichuan bart bert biogpt bloom camembert chatglm clip codegen cohere cohere2 deberta deberta-v2
+	want := strings.Fields(`albert arcee baichuan bart bert biogpt bloom camembert chatglm clip codegen cohere cohere2
+		deberta deberta-v2
 		deepseek deepseek_v2 deepseek_v3 dinov2 distilbert electra ernie4_5 ernie4_5_moe exaone4 falcon falcon_h1
-		falcon_mamba gemma gemma2 gemma3 gemma3_text glm glm4 glm4_moe glm4v gpt2 gpt_bigcode gpt_neo gpt_neox gpt_oss gptj
-		granite granitemoe granitemoehybrid granitemoeshared hunyuan_v1_dense idefics3 internlm2 internvl jamba llama llama4
+		falcon_mamba gemma gemma2 gemma3 gemma3_text glm glm4 glm4_moe glm4v gpt2 gpt_bigcode gpt_neo gpt_neox gpt_oss
+		gptj
+		granite granitemoe granitemoehybrid granitemoeshared hunyuan_v1_dense idefics3 internlm2 internvl jamba llama
+		llama4
 		llama4_text llava llava_next llava_onevision mamba mamba2 mbart minimax_m2 ministral ministral3 mistral mistral3
 		mixtral modernbert mpt mt5 nemotron olmo olmo2 olmo3 olmoe opt paligemma pegasus phi phi3 phimoe qwen qwen2
-		qwen2_5_vl qwen2_audio qwen2_moe qwen2_vl qwen3 qwen3_moe qwen3_next qwen3_vl qwen3_vl_moe roberta seed_oss siglip
+		qwen2_5_vl qwen2_audio qwen2_moe qwen2_vl qwen3 qwen3_moe qwen3_next qwen3_vl qwen3_vl_moe roberta seed_oss
+		siglip
 		siglip2 smollm3 smolvlm stablelm starcoder2 t5 vit whisper xglm xlm-roberta`)
 	if got := Types(); !slices.Equal(got, want) {
 		t.Errorf("types\n%q, want\n%q", got, want)

@@ -16,7 +16,8 @@ func TestTraits(t *testing.T) {
 		{"meta-llama__Meta-Llama-3-8B.json", Architecture{
 			Type: "llama", Class: "LlamaForCausalLM", Hidden: 4096, Layers: 32, Heads: 32, KVHeads: 8, HeadDim: 128,
 			Intermediate: 14336,
-			Vocab:        128256, MaxPositions: 8192, Causal: true, NormKind: "rms", Norms: 2, Activation: "silu", Gated: true,
+			Vocab:        128256, MaxPositions: 8192, Causal: true, NormKind: "rms", Norms: 2, Activation: "silu",
+			Gated:       true,
 			LogitsWidth: 128256,
 			Dtype:       "bf16"}},
 		{"google__gemma-2-2b.json", Architecture{
@@ -51,7 +52,8 @@ func TestTraits(t *testing.T) {
 		{"mistralai__Mixtral-8x7B-v0.1.json", Architecture{
 			Type: "mixtral", Class: "MixtralForCausalLM", Hidden: 4096, Layers: 32, Heads: 32, KVHeads: 8, HeadDim: 128,
 			Intermediate: 14336,
-			Vocab:        32000, MaxPositions: 32768, Causal: true, NormKind: "rms", Norms: 2, Activation: "silu", Gated: true,
+			Vocab:        32000, MaxPositions: 32768, Causal: true, NormKind: "rms", Norms: 2, Activation: "silu",
+			Gated:       true,
 			LogitsWidth: 32000,
 			Experts:     8, ExpertsPerToken: 2, Dtype: "bf16"}},
 		{"deepseek-ai__DeepSeek-V3.json", Architecture{

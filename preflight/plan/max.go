@@ -122,7 +122,8 @@ func stateBytesPerParameter(in estimate.Input) (float64, error) {
 		states = max(states, s.Components.ModelStates())
 	}
 	if states == 0 {
-		return 0, errors.New("plan: no model states are left on the device, so its memory does not bound the parameters")
+		return 0, errors.New("plan: no model states are left on the device, " +
+			"so its memory does not bound the parameters")
 	}
 	return float64(states) / sample, nil
 }

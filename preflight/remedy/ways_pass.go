@@ -52,7 +52,8 @@ func accumulationOptions() []Option {
 		in("megatron", "--micro-batch-size {micro_batch} with --global-batch-size as it is"),
 		in("litgpt", "--train.micro_batch_size {micro_batch} with --train.global_batch_size as it is"),
 		in("lightning", "a DataLoader batch of {micro_batch} and Trainer(accumulate_grad_batches={grad_accum})"),
-		in("nanotron", "tokens.micro_batch_size: {micro_batch} and tokens.batch_accumulation_per_replica: {grad_accum}"),
+		in("nanotron", "tokens.micro_batch_size: {micro_batch} and "+
+			"tokens.batch_accumulation_per_replica: {grad_accum}"),
 		in("open-instruct", "--per_device_train_batch_size {micro_batch} --gradient_accumulation_steps {grad_accum}"),
 		in("verl", "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu={micro_batch} (fine-tuning: "+
 			"data.micro_batch_size_per_gpu={micro_batch})"),
@@ -89,7 +90,8 @@ func checkpointingOptions() []Option {
 			in("open-instruct", "--gradient_checkpointing"),
 			in("verl", "actor_rollout_ref.model.enable_gradient_checkpointing=True (fine-tuning: "+
 				"model.enable_gradient_checkpointing=True)"),
-			in("openrlhf", "--model.gradient_checkpointing_enable (PPO: --actor.gradient_checkpointing_enable)").since("0.10"),
+			in("openrlhf", "--model.gradient_checkpointing_enable "+
+				"(PPO: --actor.gradient_checkpointing_enable)").since("0.10"),
 			in("openrlhf", "--gradient_checkpointing").before("0.10"),
 		}},
 		{"by FSDP", only(severalProcesses, checkpointLayers), []way{

@@ -117,7 +117,8 @@ func offloadOptions() []Option {
 			in("hf-trainer", `--deepspeed FILE with "offload_optimizer": {"device": "cpu"} in zero_optimization, stage {stage}`),
 			in("accelerate", "accelerate launch --use_deepspeed --zero_stage {stage} --offload_optimizer_device cpu"),
 			in("deepspeed", `"offload_optimizer": {"device": "cpu"} in zero_optimization, stage {stage}`),
-			in("open-instruct", "accelerate launch --use_deepspeed --zero_stage {stage} --offload_optimizer_device cpu"),
+			in("open-instruct", "accelerate launch --use_deepspeed --zero_stage {stage} "+
+				"--offload_optimizer_device cpu"),
 			in("openrlhf", "--ds.adam_offload").since("0.10"),
 			in("openrlhf", "--adam_offload").before("0.10"),
 		}},
@@ -148,7 +149,8 @@ func offloadOptions() []Option {
 			in("torchtune", "fsdp_cpu_offload=True (distributed recipes)"),
 			in("torchtitan", "--training.enable_cpu_offload"),
 			in("lightning", "FSDPStrategy(cpu_offload=True)"),
-			in("verl", "actor_rollout_ref.actor.strategy=fsdp2 actor_rollout_ref.actor.fsdp_config.offload_policy=True"),
+			in("verl", "actor_rollout_ref.actor.strategy=fsdp2 "+
+				"actor_rollout_ref.actor.fsdp_config.offload_policy=True"),
 		}},
 	}
 }

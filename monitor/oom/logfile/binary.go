@@ -29,7 +29,9 @@ var binaryKinds = []struct {
 }
 
 // checkpointName is how people name what torch.save wrote.
-var checkpointName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)\.(?:pt|pth|bin|ckpt|npz|pt2|distcp)$`) })
+var checkpointName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)\.(?:pt|pth|bin|ckpt|npz|pt2|distcp)$`)
+})
 
 // leastHead is how much text it takes to tell that it is none; controlShare is the part of it in control characters
 // that no log has: weights have about a tenth, logs with broken bytes next to none.

@@ -58,7 +58,9 @@ var logName = sync.OnceValue(func() *regexp.Regexp {
 })
 
 // snapshotName is how people name memory snapshots of PyTorch.
-var snapshotName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)(?:snapshot|memory).*\.(?:pickle|pkl)$`) })
+var snapshotName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)(?:snapshot|memory).*\.(?:pickle|pkl)$`)
+})
 
 func inFolder(folder string) ([]File, error) {
 	var files []File

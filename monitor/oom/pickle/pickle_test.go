@@ -44,7 +44,8 @@ func TestEveryProtocol(t *testing.T) {
 				"negative": "-5",
 				"address":  fmt.Sprint(0x7f1234567000), "large": fmt.Sprint(int64(1) << 62),
 				"minus": fmt.Sprint(int64(-1) << 62),
-				"huge":  "1.8446744073709552e+19", "float": "1.5", "text": "ä😀\\ \n'", "long": strings.Repeat("x", 5000),
+				"huge":  "1.8446744073709552e+19", "float": "1.5", "text": "ä😀\\ \n'",
+				"long": strings.Repeat("x", 5000),
 				"list": "list", "tuple": "tuple",
 			} {
 				if got := d.Show(d.Get(root, key)); got != want {

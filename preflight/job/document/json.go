@@ -33,7 +33,8 @@ func syntaxError(data []byte, shown string, err error) error {
 		return fmt.Errorf("%s: read JSON: %w", shown, err)
 	}
 	line, column := position(data, min(syntax.Offset, max(0, len(data)-1)))
-	return fmt.Errorf("%s:%d:%d: broken JSON: %w; correct it there (strict JSON has no comments and no trailing commas)", shown, line, column, err)
+	return fmt.Errorf("%s:%d:%d: broken JSON: %w; correct it there (strict JSON has no comments and "+
+		"no trailing commas)", shown, line, column, err)
 }
 
 type jsonParser struct {

@@ -226,7 +226,9 @@ func (p *yamlParser) merge(fields map[string]*Node, from *yaml.Node, path string
 
 // plain reports whether a scalar stands without quotes and without a tag of its own.
 func plain(n *yaml.Node) bool {
-	return n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle|yaml.TaggedStyle) == 0
+	const marked = yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle |
+		yaml.TaggedStyle
+	return n.Style&marked == 0
 }
 
 // scalar gives a word its type.

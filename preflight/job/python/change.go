@@ -103,8 +103,10 @@ func methodChange(c *Call) (found change, changes bool) {
 }
 
 // harmless are functions of Python's own that do not change what they are given.
-const harmless = ` print len str repr dict list tuple set frozenset sorted type isinstance iter enumerate id bool format any all sum min max zip map filter
-	hasattr getattr hash vars json.dumps json.dump copy.copy copy.deepcopy pprint.pprint pprint.pformat functools.partial dataclasses.asdict
+const harmless = ` print len str repr dict list tuple set frozenset sorted type isinstance iter enumerate id bool format
+	any all sum min max zip map filter
+	hasattr getattr hash vars json.dumps json.dump copy.copy copy.deepcopy pprint.pprint pprint.pformat
+	functools.partial dataclasses.asdict
 	dataclasses.replace `
 
 // passedChange reads setattr(x, "a", 1), vars(x).update(...), and functions that are given the thing.

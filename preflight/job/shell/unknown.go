@@ -32,7 +32,8 @@ func asWords(kind byte) byte {
 
 func gap(kind byte, source, why string) string {
 	clean := strings.NewReplacer(string(gapEdge), "", string(gapMiddle), "")
-	return string(gapEdge) + string(kind) + clean.Replace(source) + string(gapMiddle) + clean.Replace(why) + string(gapEdge)
+	return string(gapEdge) + string(kind) + clean.Replace(source) +
+		string(gapMiddle) + clean.Replace(why) + string(gapEdge)
 }
 
 // nextGap finds the first gap of a text: what stands before it, its parts, and what follows.
