@@ -154,9 +154,9 @@ func readFile(t *testing.T, path string) []byte {
 	return data
 }
 
-// TestGate asks every tenth case, or all of them with OOMGUARD_TEST_GATE, the folder where the answers go.
+// TestGate asks every thirtieth case, or all of them with OOMGUARD_TEST_GATE, the folder where the answers go.
 func TestGate(t *testing.T) {
-	folder, every := os.Getenv("OOMGUARD_TEST_GATE"), 10
+	folder, every := os.Getenv("OOMGUARD_TEST_GATE"), 30
 	if folder != "" {
 		every = 1
 		if err := os.MkdirAll(folder, 0o755); err != nil {

@@ -215,10 +215,10 @@ func (b *mutantBench) try(seed uint64) string {
 	return ""
 }
 
-// TestMutants tries two hundred seeds, or those from OOMGUARD_TEST_MUTANTS=first:count. A hang shows as the time limit
+// TestMutants tries fifty seeds, or those from OOMGUARD_TEST_MUTANTS=first:count. A hang shows as the time limit
 // of the tests, with the seed in the log.
 func TestMutants(t *testing.T) {
-	first, count := uint64(1), uint64(200)
+	first, count := uint64(1), uint64(50)
 	if text := os.Getenv("OOMGUARD_TEST_MUTANTS"); text != "" {
 		if _, err := fmt.Sscanf(text, "%d:%d", &first, &count); err != nil {
 			t.Fatalf("OOMGUARD_TEST_MUTANTS=%s: want first:count", text)
