@@ -51,11 +51,6 @@ func (r *reader) readAccelerated() {
 	}
 }
 
-// node makes a document's value of a variable.
-func (v sourced) node(path string, value any) *document.Node {
-	return &document.Node{Value: value, Path: path, Source: v.origin}
-}
-
 // acceleratedDeepSpeed is DeepSpeedPlugin: a configuration file, or one that the plugin writes itself.
 func (r *reader) acceleratedDeepSpeed() {
 	file := r.variable("ACCELERATE_DEEPSPEED_CONFIG_FILE")

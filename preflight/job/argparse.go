@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"oomguard/preflight/job/document"
 	"oomguard/preflight/job/shell"
 )
 
@@ -236,4 +237,9 @@ func pythonInt(text string) (int, error) {
 		return 0, fmt.Errorf("ValueError: invalid literal for int() with base 10: '%s'", text)
 	}
 	return n, nil
+}
+
+// node makes a document's value of a variable.
+func (v sourced) node(path string, value any) *document.Node {
+	return &document.Node{Value: value, Path: path, Source: v.origin}
 }

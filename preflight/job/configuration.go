@@ -105,15 +105,6 @@ func read[T any](c *configuration, fallback T, paths []string, value func(*docum
 	return Setting[T]{Value: v, Known: true, Origin: n.Origin()}
 }
 
-// take offers what another setting says, or its reason for not knowing.
-func (s *Setting[T]) take(other Setting[T]) {
-	if other.Known {
-		s.Offer(other.Value, other.Origin)
-	} else {
-		s.Unknown(other.Origin)
-	}
-}
-
 // load reads a configuration file; nil when that fails, which is then recorded.
 func (r *reader) loadDocument(file string) *document.Node {
 	doc, problems, err := r.loadFile(file)
@@ -159,3 +150,21 @@ func offerParts(s *Setting[string], parts map[string]string, origin string) {
 
 // described tells a model that is described by parts or sizes from one that has a name or a folder.
 func described(model Setting[string]) bool { return strings.HasPrefix(model.Value, "{") }
+
+// need is a whole number from 1 for which nanotron has no default.
+func (c *configuration) need(set *Setting[int], path string) {
+	if c.find(path) == nil {
+		c.r.fail(path+" is missing, and nanotron has no default for it", c.doc.Origin())
+		set.Withhold(path + " is missing")
+		return
+	}
+	set.take(c.size(0, path))
+}
+
+// originOf is the place of the first spelling that is present.
+func (c *configuration) originOf(paths ...string) string {
+	if n := c.find(paths...); n != nil {
+		return n.Origin()
+	}
+	return c.fallback
+}

@@ -11,24 +11,6 @@ import (
 	"oomguard/preflight/optim"
 )
 
-// UnknownSize stands in DeepSpeed for a number that depends on something unknown.
-const UnknownSize = -1
-
-// A deepspeedFile is a DeepSpeed configuration before its "auto" values are filled.
-type deepspeedFile struct {
-	doc  *document.Node
-	file string
-	// filled: Hugging Face's Trainer replaces "auto" (transformers integrations/deepspeed.py); a native script does
-	// not.
-	filled bool
-	// lenient: accelerate fills them for a training loop of its own, and compares nothing with the script's arguments.
-	lenient bool
-	half    string // "bf16", "fp16", or "" when both are off
-	open    bool   // whether half precision is on is left to the script
-	origin  string // of half
-	master  bool   // an fp32 copy beside half-precision weights
-}
-
 // deepspeedSize is one size of zero_optimization, in elements. Defaults are those of deepspeed/runtime/zero/config.py;
 // auto is what Trainer puts in for a model of a hidden size.
 type deepspeedSize struct {
@@ -342,8 +324,8 @@ func (r *reader) resolveDeepSpeed() {
 	out.TrainBatchSize = j.GlobalBatch.Or(UnknownSize)
 	out.OffloadOptimizer, out.OffloadParam = j.Offload.Value.Optimizer, j.Offload.Value.Params
 	section := d.doc.Get("zero_optimization")
-	for _, size := range deepspeedSizes() {
-		*size.field(out) = r.size(section.First(size.keys...), size)
+	for _, each := range deepspeedSizes() {
+		*each.field(out) = r.size(section.First(each.keys...), each)
 	}
 	out.OverlapComm = r.nodeBool(section.Get("overlap_comm"), out.Stage == 3) // None means only for stage 3
 	out.ContiguousGradients = r.nodeBool(section.Get("contiguous_gradients"), true)

@@ -6,14 +6,6 @@ import (
 	"strings"
 )
 
-// TrainingArguments' defaults for per_device_train_batch_size and gradient_accumulation_steps
-// (transformers src/transformers/training_args.py).
-const (
-	trainerMicroBatch = 8
-	trainerGradAccum  = 1
-	trainerEvalBatch  = 8 // per_device_eval_batch_size
-)
-
 // trainerDefaults fills what nobody said with the defaults of Hugging Face's Trainer, where it is behind the script.
 func (r *reader) trainerDefaults() {
 	if !r.family.huggingFace() {

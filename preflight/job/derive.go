@@ -49,28 +49,6 @@ func (r *reader) deriveWorld() {
 	}
 }
 
-// ranks is the number of processes as far as it is known yet; 0 when it is not.
-func (r *reader) ranks() int {
-	if r.job.WorldSize.Known && !r.ownRanks() {
-		return r.job.WorldSize.Value
-	}
-	return product(r.job.NNodes.Or(0), r.job.NProc.Or(0))
-}
-
-// product multiplies positive numbers; 0 when one is missing or the result is beyond anything real, so that nothing
-// overflows.
-func product(factors ...int) int {
-	const limit = 1 << 50
-	p := 1
-	for _, f := range factors {
-		if f <= 0 || p > limit/f {
-			return 0
-		}
-		p *= f
-	}
-	return p
-}
-
 // deriveSharding decides what several processes do when neither DeepSpeed nor FSDP was named.
 func (r *reader) deriveSharding() {
 	j := r.job
@@ -99,8 +77,8 @@ func (r *reader) deriveSharding() {
 		j.Sharding.Offer("ddp", j.Launcher.Value+" names no engine, and wraps the model in DDP")
 	case hf:
 		j.Sharding.Offer("ddp", "Trainer with several processes and neither --deepspeed nor --fsdp")
-	case r.family.ownScript && r.source != nil && len(r.source.calls("Accelerator")) == 0:
-		j.Sharding.Unknown("nothing in " + r.source.files[0].Name +
+	case r.family.ownScript && r.seen() != nil && len(r.seen().calls("Accelerator")) == 0:
+		j.Sharding.Unknown("nothing in " + r.seen().files[0].Name +
 			" says how several processes share the training; give --sharding")
 	default:
 		j.Sharding.Offer("ddp", "assumed: several processes, no sharding named")
@@ -207,7 +185,7 @@ func (r *reader) deriveRest() {
 	case r.family.huggingFace(), len(j.Argv) == 0:
 		j.RefModel.Offer(false, "nothing names a reference model")
 	case j.RefModel.Origin != "" || r.silence("ref_model") != "": // named, but not known
-	case r.family.ownScript && r.source != nil && r.hasNames("ref_", "reference", "teacher"):
+	case r.family.ownScript && r.seen() != nil && r.hasNames("ref_", "reference", "teacher"):
 		j.RefModel.Unknown("the script has a reference or a teacher in its names")
 	default:
 		j.RefModel.Offer(false, "assumed: nothing names a reference model")

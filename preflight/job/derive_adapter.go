@@ -184,3 +184,36 @@ func (r *reader) quantComputeDtype() {
 	}
 	q.ComputeDtype = compute
 }
+
+// ownAdapter puts what own flags say of an adapter over what the job says of it, known or not.
+func (r *reader) ownAdapter() {
+	p, set := &r.adapter, &r.job.LoRA
+	parts := p.ownParts()
+	if len(parts) == 0 {
+		return
+	}
+	if set.withheld || !set.Known || set.Value == nil {
+		set.become(Setting[*LoRA]{})
+		r.offerLoRA()
+		return
+	}
+	l := *set.Value
+	var origins []string
+	for _, part := range parts {
+		origins = append(origins, part.Origin)
+		switch part.Key {
+		case "r":
+			l.R = p.r.Value
+		case "alpha":
+			l.Alpha = p.alpha.Value
+		case "dropout":
+			l.Dropout = p.dropout.Value
+		case "targets":
+			l.Targets = p.targets.Value
+		}
+	}
+	if !strings.Contains(set.Origin, ownFlag) {
+		origins = append(origins, set.Origin)
+		set.become(Setting[*LoRA]{Value: &l, Known: true, Origin: strings.Join(origins, ", ")})
+	}
+}

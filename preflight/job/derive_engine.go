@@ -10,7 +10,7 @@ import (
 func (r *reader) deriveEngine() {
 	j := r.job
 	r.deriveEvaluation()
-	if r.source != nil {
+	if r.seen() != nil {
 		r.bucketViewInSource()
 		r.stateDictInSource()
 	}

@@ -9,14 +9,6 @@ import (
 // that its own default turns on), so that nothing is read by another framework's rules, nothing is filled from its
 // defaults, and nothing is refused.
 
-// universalFields are the options that mean the same wherever they are spelled so: Hugging Face coined them, and
-// whoever takes the name takes the meaning.
-func universalFields() fieldSet {
-	return fieldSet{wordArgument: "model_name_or_path model_revision cache_dir per_device_train_batch_size " +
-		"gradient_accumulation_steps deepspeed deepspeed_config " +
-		"per_device_eval_batch_size eval_strategy evaluation_strategy"}
-}
-
 // byName is added to the origin of what such an option gives to a program that is not known.
 const byName = " (read by name, not by this program's rules)"
 
@@ -84,8 +76,8 @@ func (r *reader) undecided() string {
 	switch {
 	case r.family.foreign:
 		return r.family.origin
-	case r.family.ownScript && r.source != nil && r.source.unseen() != "":
-		return r.source.files[0].Name + " imports " + r.source.unseen() + ", which is not here"
+	case r.family.ownScript && r.seen() != nil && r.seen().unseen() != "":
+		return r.seen().files[0].Name + " imports " + r.seen().unseen() + ", which is not here"
 	}
 	return ""
 }
@@ -96,8 +88,8 @@ func (r *reader) methodUndecided() string {
 	if given := r.silence("method"); given != "" && !r.family.foreign {
 		return given
 	}
-	if r.family.ownScript && r.source != nil && r.source.loadsByName() != "" {
-		return r.source.loadsByName()
+	if r.family.ownScript && r.seen() != nil && r.seen().loadsByName() != "" {
+		return r.seen().loadsByName()
 	}
 	if r.family.framework == "deepspeed" && r.sourceText() == nil && r.job.Task.Value != "pretrain" {
 		return "the script decides, and it cannot be read here"

@@ -60,7 +60,7 @@ func (r *reader) readAxolotlYAML() {
 	r.fallbackTo("axolotl", "", []fieldHistory{{"optim", "", since("adamw_hf", "0.8=adamw_torch_fused")}})
 	r.readSettings()
 	a.dtypes()
-	r.axolotl = a
+	r.own = a
 }
 
 // axolotlDocument reads the file with the options of the command line over it: click's --micro-batch-size 2 and
@@ -119,7 +119,7 @@ func (a *axolotl) argument(name string, n *document.Node) {
 }
 
 // at is a key of the configuration; nil when it is absent, or when another framework trains.
-func (a *axolotl) at(path string) *document.Node {
+func (a *axolotl) At(path string) *document.Node {
 	if a == nil {
 		return nil
 	}
@@ -367,4 +367,10 @@ func (a *axolotl) loss() {
 		set.Offer("chunked", n.Origin())
 	}
 	set.Offer("none", "no plugin with a fused loss is on")
+}
+
+// axolotlOf is what was kept of the configuration; nil: another framework reads the script.
+func axolotlOf(r *reader) *axolotl {
+	own, _ := r.own.(*axolotl)
+	return own
 }

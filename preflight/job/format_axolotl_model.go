@@ -139,7 +139,7 @@ func (a *axolotl) dtypes() {
 
 // axolotlDefaults fills what nobody said.
 func (r *reader) axolotlDefaults() {
-	if r.axolotl == nil {
+	if axolotlOf(r) == nil {
 		return
 	}
 	r.applyFallbacks()
@@ -149,7 +149,9 @@ func (r *reader) axolotlDefaults() {
 // axolotlRefusals are checks of its schema (axolotl/utils/schemas/validation.py and config.py, 0.8 to 0.18).
 func axolotlRefusals() []refusal {
 	key := func(field string, test func(a *axolotl) bool) func(*reader) bool {
-		return func(r *reader) bool { return r.axolotl != nil && r.axolotl.find(field) != nil && test(r.axolotl) }
+		return func(r *reader) bool {
+			return axolotlOf(r) != nil && axolotlOf(r).find(field) != nil && test(axolotlOf(r))
+		}
 	}
 	is := func(a *axolotl, path, value string) bool { return a.word("", path).Value == value }
 	version2 := func(a *axolotl) bool { return a.job.FSDPVersion.Value == 2 }
@@ -188,7 +190,7 @@ func axolotlRefusals() []refusal {
 		{"lora_mlp_kernel", "ValueError: lora_mlp_kernel, lora_qkv_kernel, and lora_o_kernel are not compatible " +
 			"with 8-bit LoRA", "drop the kernels",
 			func(r *reader) bool {
-				a := r.axolotl
+				a := axolotlOf(r)
 				return a != nil && a.on("load_in_8bit") && is(a, "adapter", "lora") &&
 					(a.on("lora_mlp_kernel") || a.on("lora_qkv_kernel") || a.on("lora_o_kernel"))
 			}},

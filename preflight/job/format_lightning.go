@@ -144,7 +144,7 @@ func (r *reader) lightningPrecisionOf(c *configuration) {
 		r.offerAutocast(compute, word.Origin)
 	}
 	// else autocast leaves the weights as they were loaded
-	if !j.Autocast.Value || r.source == nil || len(r.source.modelCalls("from_pretrained")) == 0 {
+	if !j.Autocast.Value || r.seen() == nil || len(r.seen().modelCalls("from_pretrained")) == 0 {
 		r.load.Offer(weights, word.Origin)
 		j.ParamDtype.Offer(weights, word.Origin)
 	}

@@ -35,22 +35,6 @@ func recogniseLlamafactory(r *reader) (family, bool) {
 	return f, true
 }
 
-// mentions reports whether the script's command line, or the file in its place, names one of some fields.
-func (r *reader) mentions(fields ...string) bool {
-	words := r.job.ScriptArgs
-	if len(words) > 0 && isArgumentFile(words[0]) {
-		doc, _, err := r.loadFile(words[0])
-		if err != nil {
-			return false
-		}
-		return doc.First(fields...) != nil
-	}
-	return slices.ContainsFunc(words, func(word string) bool {
-		option, _, _ := strings.Cut(strings.TrimPrefix(word, "--"), "=")
-		return strings.HasPrefix(word, "--") && slices.Contains(fields, strings.ReplaceAll(option, "-", "_"))
-	})
-}
-
 // llamafactoryFields are the fields of its arguments beside those of TrainingArguments (llamafactory/hparams, 0.8 to
 // 0.9.5).
 func llamafactoryFields(*reader) fieldSet {

@@ -49,7 +49,7 @@ func (r *reader) readMegatron() {
 		r.lost("the file of --yaml-cfg could not be read")
 		return
 	}
-	r.megatron = m
+	r.own = m
 	j := r.job
 	for name, set := range map[string]*Setting[int]{
 		"tensor_model_parallel_size": &j.TP, "pipeline_model_parallel_size": &j.PP, "context_parallel_size": &j.CP,
@@ -330,7 +330,7 @@ func (m *megatron) kernels() {
 
 // megatronDefaults decides what follows from the number of processes, and builds the model.
 func (r *reader) megatronDefaults() {
-	m := r.megatron
+	m := megatronOf(r)
 	if m == nil {
 		return
 	}

@@ -262,3 +262,9 @@ func (m *megatron) required(name string) Setting[int] {
 	}
 	return Setting[int]{Origin: option + " is not given"}
 }
+
+// megatronOf is what was kept of the configuration; nil: another framework reads the script.
+func megatronOf(r *reader) *megatron {
+	own, _ := r.own.(*megatron)
+	return own
+}

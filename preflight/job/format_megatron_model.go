@@ -13,7 +13,7 @@ import (
 
 // megatronModel builds the model that the arguments describe.
 func (r *reader) megatronModel() {
-	m := r.megatron
+	m := megatronOf(r)
 	if m == nil || r.job.Model.Known || r.job.Architecture != nil {
 		return
 	}

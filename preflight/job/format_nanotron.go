@@ -83,16 +83,6 @@ func listed(n *document.Node) []*document.Node {
 	return items
 }
 
-// need is a whole number from 1 for which nanotron has no default.
-func (c *configuration) need(set *Setting[int], path string) {
-	if c.find(path) == nil {
-		c.r.fail(path+" is missing, and nanotron has no default for it", c.doc.Origin())
-		set.Withhold(path + " is missing")
-		return
-	}
-	set.take(c.size(0, path))
-}
-
 // nanotronParallel: all ranks are replicas x stages x parts (nanotron/parallel/context.py).
 func (r *reader) nanotronParallel(c *configuration) {
 	j := r.job

@@ -96,14 +96,6 @@ func (r *reader) readTorchtune() {
 		c.originOf("optimizer._component_", "optimizer"))
 }
 
-// originOf is the place of the first spelling that is present.
-func (c *configuration) originOf(paths ...string) string {
-	if n := c.find(paths...); n != nil {
-		return n.Origin()
-	}
-	return c.fallback
-}
-
 // startedAlone settles the processes of a program that starts none besides its own.
 func (r *reader) startedAlone() {
 	const origin = "one process: no launcher's options are given"

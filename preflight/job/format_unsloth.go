@@ -48,27 +48,15 @@ func recogniseUnsloth(r *reader) (family, bool) {
 func (r *reader) readUnsloth() {
 	j := r.job
 	j.Sharding.Offer("none", "Unsloth trains on one GPU")
-	if calls := r.source.calls(methodsOf(unslothClasses(), "from_pretrained")...); len(calls) > 0 {
+	if calls := r.seen().calls(methodsOf(unslothClasses(), "from_pretrained")...); len(calls) > 0 {
 		r.unslothLoad(calls[0])
 	}
-	adapters := r.source.calls(methodsOf(unslothClasses(), "get_peft_model")...)
+	adapters := r.seen().calls(methodsOf(unslothClasses(), "get_peft_model")...)
 	if len(adapters) > 0 && j.Method.Value != "full" {
 		r.unslothAdapter(adapters[0])
 	}
 	r.readSourceTrainer()
 	r.unslothUnknowns()
-}
-
-// onlyTrainingArguments reports that the script configures its trainer by a class of transformers and by none of TRL.
-func (t *sourceText) onlyTrainingArguments() bool {
-	plain := false
-	for _, c := range t.trainerCalls("Config", "Arguments") {
-		if !strings.HasSuffix(c.className(), "TrainingArguments") {
-			return false
-		}
-		plain = true
-	}
-	return plain
 }
 
 // unslothUnknowns are what Unsloth decides by the GPU and by its own kernels.
@@ -184,7 +172,7 @@ func (r *reader) unslothCheckpointing(c foundCall) {
 // stays what it is.
 func (r *reader) unslothDefaults() {
 	j := r.job
-	if r.source != nil && r.source.onlyTrainingArguments() {
+	if r.seen() != nil && r.seen().onlyTrainingArguments() {
 		origin := "default of " + r.installed("transformers")
 		j.MicroBatch.Offer(trainerMicroBatch, origin)
 		j.GradAccum.Offer(trainerGradAccum, origin)

@@ -2,22 +2,6 @@ package job
 
 import "cmp"
 
-// A framework is a training library or program whose settings are understood: one row of frameworks, one file of its
-// own.
-type framework struct {
-	name string // value of the job's key framework
-	// recognise judges the script (a path, "-m module" or a recipe's name), its arguments and the files that they name;
-	// ok is false when they are not this framework's. It offers nothing.
-	recognise func(r *reader) (f family, ok bool)
-	// read offers what the arguments and the files that they name say, strongest first.
-	read func(r *reader)
-	// defaults offers the framework's own defaults for what nobody said, after the model has been read; nil when it has
-	// none.
-	defaults func(r *reader)
-	// refusals lists combinations of arguments with which it ends before it trains; nil when it has none of its own.
-	refusals func() []refusal
-}
-
 // frameworks lists what is recognised, the most specific first: the first row that recognises a script reads it. A new
 // one is a row here and a file format_<name>.go.
 func frameworks() []framework {
@@ -58,7 +42,7 @@ func frameworks() []framework {
 func byScript(name string) func(*reader) (family, bool) {
 	return func(r *reader) (family, bool) {
 		f := familyOf(r.job.Script.Value)
-		return f, f.framework == name && f.suits(r)
+		return f, f.framework == name && suits(f, r)
 	}
 }
 

@@ -3,6 +3,7 @@ package job
 import (
 	"fmt"
 	"oomguard/preflight/job/document"
+	"oomguard/preflight/job/shell"
 	"slices"
 	"strings"
 )
@@ -239,4 +240,19 @@ func (r *reader) fsdpVersion(config *document.Node, set *Setting[int]) {
 		return
 	}
 	set.Offer(int(version[0]-'0'), origin)
+}
+
+// stateDictWord reads how FSDP saves, in the words of PyTorch, accelerate and Lightning: StateDictType.FULL_STATE_DICT,
+// its number, or full.
+func (r *reader) stateDictWord(word sourced) {
+	if why, unknown := shell.Unknown(word.text); unknown {
+		r.job.StateDict.Withhold(why)
+	}
+	_, name, _ := cutLast(strings.ToLower(word.text))
+	switch name {
+	case "full_state_dict", "full", "1":
+		r.job.StateDict.Offer("full", word.origin)
+	case "sharded_state_dict", "sharded", "local_state_dict", "2", "3":
+		r.job.StateDict.Offer("sharded", word.origin)
+	}
 }

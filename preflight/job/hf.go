@@ -8,19 +8,6 @@ import (
 	"oomguard/preflight/optim"
 )
 
-// adapterParts collects what is said of LoRA until all sources have spoken.
-type adapterParts struct {
-	use           Setting[bool]
-	r, alpha      Setting[int]
-	dropout       Setting[float64]
-	targets, save Setting[[]string]
-	kind          Setting[string] // PEFT's task_type
-	dora, rslora  bool
-	bias          string         // which biases are trained too: all, lora_only; "": none
-	ranks         map[string]int // of modules whose rank is not r
-	lost          string         // why nobody knows what is trained: the adapter's file could not be read
-}
-
 // sequenceArguments are the names under which scripts take the length of a row, strongest first.
 func sequenceArguments() []string {
 	return []string{"block_size", "max_seq_length", "max_length", "model_max_length", "max_seq_len", "seq_len",
@@ -213,19 +200,3 @@ func storageName(word string) string {
 	}
 	return strings.TrimPrefix(word, "torch.")
 }
-
-// dtypeName turns PyTorch's names into the job vocabulary; "" for a word that is none.
-func dtypeName(word string) string {
-	switch strings.TrimPrefix(strings.ToLower(word), "torch.") {
-	case "bfloat16", "bf16":
-		return "bf16"
-	case "float16", "fp16", "half":
-		return "fp16"
-	case "float32", "fp32", "float":
-		return "fp32"
-	}
-	return ""
-}
-
-// autoDtype in reader.load stands for the dtype of the checkpoint, until the model is read.
-const autoDtype = "auto"

@@ -82,15 +82,6 @@ func orNone(value string) string {
 	return value
 }
 
-func containsWord(list, word string) bool {
-	for w := range strings.FieldsSeq(list) {
-		if w == word {
-			return true
-		}
-	}
-	return false
-}
-
 // applyFallbacks reads the settings once more with the framework's defaults in place of what nobody gave: what a
 // stronger source has said stays.
 func (r *reader) applyFallbacks() {

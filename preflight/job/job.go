@@ -259,3 +259,18 @@ type DeepSpeed struct {
 	OffloadOptimizerRatio     float64 `json:"offload_optimizer_ratio"`
 	File                      string  `json:"file"`
 }
+
+// Rendezvous is how torchrun's agents on several nodes find each other, as far as it was given.
+type Rendezvous struct {
+	// LeastNodes and MostNodes differ for an elastic run; 0: unknown.
+	LeastNodes, MostNodes int
+	// ID is --rdzv-id, "" when it is torchrun's default ("none"), which names nothing.
+	ID string
+	// Endpoint is the address of the node where they meet: --rdzv-endpoint, or --master-addr and --master-port.
+	Endpoint string
+	// NodeRank is --node-rank; -1 when it was not given: then the rendezvous gives the ranks.
+	NodeRank int
+}
+
+// UnknownSize stands in DeepSpeed for a number that depends on something unknown.
+const UnknownSize = -1

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"oomguard/preflight/job/shell"
 )
 
 // readLlamafactory reads llamafactory-cli, short lmf: `train` starts torchrun by itself when FORCE_TORCHRUN is set or
@@ -82,17 +80,4 @@ func (r *reader) countFrom(variable string, set *Setting[int]) {
 		return
 	}
 	set.Offer(n, "environment "+variable)
-}
-
-// enabled reads a switch among the variables as LLaMA-Factory does (extras/misc.py, is_env_enabled).
-func (r *reader) enabled(variable string) bool {
-	text := r.getenv(variable)
-	if why, unknown := shell.Unknown(text); unknown && r.open == "" { // it may decide anything
-		r.open = why
-	}
-	switch strings.ToLower(text) {
-	case "true", "y", "1":
-		return true
-	}
-	return false
 }

@@ -8,12 +8,6 @@ import (
 	"oomguard/preflight/job/shell"
 )
 
-// isPython recognises python, python3, python3.11 and pypy3 with any path in front.
-func isPython(word string) bool {
-	base := strings.TrimRight(filepath.Base(word), "0123456789.")
-	return base == "python" || base == "pypy"
-}
-
 // pythonOptionsWithValue are the interpreter's options whose value is the next word.
 const pythonOptionsWithValue = "XWQ"
 
@@ -87,21 +81,6 @@ func (r *reader) readModule(module string, args []string) {
 		}
 	}
 	r.plainPython("-m "+module, args)
-}
-
-// plainOrigin marks the processes of a command that no launcher starts; a framework that starts processes itself
-// replaces them.
-const plainOrigin = "plain python starts one process"
-
-// startsProcesses offers how many processes a framework starts in place of the one that python is.
-func (r *reader) startsProcesses(nproc, nnodes Setting[int]) {
-	r.starts = true
-	for set, own := range map[*Setting[int]]Setting[int]{&r.job.NProc: nproc, &r.job.NNodes: nnodes} {
-		if set.Origin == plainOrigin {
-			set.replace(Setting[int]{})
-		}
-		set.take(own)
-	}
 }
 
 // plainPython is a script without a launcher, or below torchrun --no-python.

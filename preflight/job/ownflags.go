@@ -38,18 +38,6 @@ func (r *reader) readOwnFlags() {
 	r.claimAdapter()
 }
 
-// ownParts are the parts of an adapter that own flags gave.
-func (p *adapterParts) ownParts() []Named {
-	var own []Named
-	for _, part := range []Named{p.r.named("r"), p.alpha.named("alpha"), p.dropout.named("dropout"),
-		p.targets.named("targets")} {
-		if part.Known && strings.HasPrefix(part.Origin, ownFlag) {
-			own = append(own, part)
-		}
-	}
-	return own
-}
-
 // claimAdapter: an own flag for an adapter says that one is trained, unless --method says otherwise.
 func (r *reader) claimAdapter() {
 	if parts := r.adapter.ownParts(); len(parts) > 0 {
@@ -61,39 +49,6 @@ func (r *reader) claimAdapter() {
 func (r *reader) ownMethod(kind string) {
 	if m := &r.job.Method; m.own() && m.Origin != ownFlag+"method" {
 		m.Value = kind
-	}
-}
-
-// ownAdapter puts what own flags say of an adapter over what the job says of it, known or not.
-func (r *reader) ownAdapter() {
-	p, set := &r.adapter, &r.job.LoRA
-	parts := p.ownParts()
-	if len(parts) == 0 {
-		return
-	}
-	if set.withheld || !set.Known || set.Value == nil {
-		set.become(Setting[*LoRA]{})
-		r.offerLoRA()
-		return
-	}
-	l := *set.Value
-	var origins []string
-	for _, part := range parts {
-		origins = append(origins, part.Origin)
-		switch part.Key {
-		case "r":
-			l.R = p.r.Value
-		case "alpha":
-			l.Alpha = p.alpha.Value
-		case "dropout":
-			l.Dropout = p.dropout.Value
-		case "targets":
-			l.Targets = p.targets.Value
-		}
-	}
-	if !strings.Contains(set.Origin, ownFlag) {
-		origins = append(origins, set.Origin)
-		set.become(Setting[*LoRA]{Value: &l, Known: true, Origin: strings.Join(origins, ", ")})
 	}
 }
 

@@ -3,7 +3,6 @@ package job
 import (
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"oomguard/preflight/model"
 )
@@ -34,29 +33,6 @@ func (r *reader) resumedAdapter(folder string) {
 	revision := r.revision
 	r.readAdapterFolder(r.path(folder))
 	r.revision = revision
-}
-
-// taskModules are the heads that PEFT trains whole because of what task_type says (peft_model.py:
-// PeftModelForSequenceClassification, PeftModelForTokenClassification, PeftModelForQuestionAnswering). A name that a
-// model does not have stands for nothing.
-func taskModules() map[string][]string {
-	heads := []string{"classifier", "score"}
-	return map[string][]string{"SEQ_CLS": heads, "TOKEN_CLS": heads, "QUESTION_ANS": {"qa_outputs"}}
-}
-
-// saved is modules_to_save with the heads of task_type.
-func (p *adapterParts) saved() Setting[[]string] {
-	heads := taskModules()[strings.ToUpper(p.kind.Or(""))]
-	if len(heads) == 0 {
-		return p.save
-	}
-	all := Setting[[]string]{Value: slices.Clone(p.save.Or(nil)), Known: true, Origin: p.kind.Origin}
-	for _, head := range heads {
-		if !slices.Contains(all.Value, head) {
-			all.Value = append(all.Value, head)
-		}
-	}
-	return all
 }
 
 func firstKnown(list ...Named) Named {

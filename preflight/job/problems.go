@@ -11,17 +11,6 @@ import (
 	"oomguard/preflight/job/shell"
 )
 
-// A Place says where the command will run, as far as that decides what a missing file or an unset variable means.
-type Place int
-
-// The places. At an Unsaid one the files that the command names are looked for here, and so they are Here, where the
-// variables are the command's own as well. Elsewhere is another machine: what is not here may be there.
-const (
-	Unsaid Place = iota
-	Here
-	Elsewhere
-)
-
 // Three things are kept apart. A contradiction (problem, fail) would end the job at its start, and so would a file that
 // is there and that the program itself would refuse (unusable). What could not be read (unread) says nothing about the
 // job. What is not on this machine and may be where the job runs (absent) says nothing either, and is no fault of
@@ -30,7 +19,7 @@ const (
 // problem records a contradiction, once. With a part that a shell script leaves open, or a word that is not certain, it
 // is none: another text may stand there when the script runs.
 func (r *reader) problem(err error) {
-	if option := r.strange(); option != "" {
+	if option := r.odd(); option != "" {
 		r.doubt(option + " is an option that is not known here")
 	}
 	switch why, open := openText(err.Error()); {
@@ -45,7 +34,7 @@ func (r *reader) problem(err error) {
 
 // fail records that the job would die at start.
 func (r *reader) fail(why, origin string) {
-	if option := r.strange(); option != "" {
+	if option := r.odd(); option != "" {
 		r.doubt(option + " is an option that is not known here")
 	}
 	if gap, open := openText(why); open {
@@ -112,4 +101,12 @@ func (r *reader) trial(follow func()) {
 	problems, unreadable, absent, fails := r.job.Problems, r.job.Unreadable, r.job.Absent, r.job.WillFail
 	follow()
 	r.job.Problems, r.job.Unreadable, r.job.Absent, r.job.WillFail = problems, unreadable, absent, fails
+}
+
+// odd is what oddOption finds; "" where there is none to ask.
+func (r *reader) odd() string {
+	if r.oddOption == nil {
+		return ""
+	}
+	return r.oddOption()
 }

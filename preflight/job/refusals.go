@@ -7,14 +7,6 @@ import (
 	"oomguard/preflight/optim"
 )
 
-// A refusal is a combination of arguments with which a program ends before it trains.
-type refusal struct {
-	field string // the argument whose place is shown
-	why   string // the program's error
-	do    string // what to do
-	when  func(r *reader) bool
-}
-
 // refuse records those that apply.
 func (r *reader) refuse(list []refusal) {
 	for _, x := range list {
@@ -22,8 +14,10 @@ func (r *reader) refuse(list []refusal) {
 			continue
 		}
 		origin := r.args[x.field].origin
-		if n := r.axolotl.at(x.field); n != nil {
-			origin = n.Origin()
+		if own, ok := r.own.(keptFile); ok {
+			if n := own.At(x.field); n != nil {
+				origin = n.Origin()
+			}
 		}
 		if origin == "" {
 			origin = "the settings together"

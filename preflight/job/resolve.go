@@ -188,39 +188,6 @@ func (r *reader) findOnHub(m model.HubModel) string {
 	return ""
 }
 
-// knownModel is the architecture of a public model, from the built-in table.
-func (r *reader) knownModel(m model.HubModel) *model.Architecture {
-	if m.Revision != "" && m.Revision != "main" {
-		return nil
-	}
-	known, err := model.Known(m.Name)
-	if err != nil {
-		r.unread(err)
-	}
-	return known
-}
-
-// cacheFolder is the cache_dir that the script hands to from_pretrained, or "".
-func (r *reader) cacheFolder() string {
-	if dir := r.cacheDir.Or(""); dir != "" {
-		return r.path(dir)
-	}
-	return ""
-}
-
-// cacheVariable reads one of the variables that say where Hugging Face's cache is: relative folders start in the
-// working directory, and transformers 5 does not read its old name.
-func (r *reader) cacheVariable(name string) string {
-	value := r.getenv(name)
-	if five, known := r.atLeast("transformers", 5); name == "TRANSFORMERS_CACHE" && known && five {
-		return ""
-	}
-	if value == "" || strings.HasPrefix(value, "~") {
-		return value
-	}
-	return r.path(value)
-}
-
 // offline: transformers will load the model and may not download it.
 func (r *reader) offline() bool {
 	for _, variable := range []string{"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"} {
@@ -230,15 +197,4 @@ func (r *reader) offline() bool {
 		}
 	}
 	return false
-}
-
-func exists(folder, file string) bool {
-	_, err := os.Stat(filepath.Join(folder, file))
-	return err == nil
-}
-
-// looksLikePath tells a path from a hub name, which has at most one slash in its middle and no dots in front.
-func looksLikePath(name string) bool {
-	return filepath.IsAbs(name) || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "~") ||
-		strings.HasSuffix(name, "/") || strings.HasSuffix(name, ".json") || strings.Count(name, "/") > 1
 }

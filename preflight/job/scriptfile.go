@@ -134,39 +134,6 @@ func (r *reader) readScript(data []byte, shown, name string, params []string, in
 	inside(command.Words)
 }
 
-// readFile reads a file that the command names: one that a script on the way there writes itself, or else the one that
-// is there.
-func (r *reader) readFile(name string) ([]byte, error) {
-	text, written := r.written[filepath.Clean(r.path(name))]
-	if !written && strings.Contains(name, "://") {
-		return nil, fmt.Errorf("%s: is an address, and nothing is fetched here; download the file, and name it", name)
-	}
-	if !written {
-		return document.Read(r.path(name), name)
-	}
-	text = r.settleText(text)
-	if why, unknown := shell.Unknown(text); unknown {
-		return nil, document.Ours(fmt.Errorf("%s: is written by the script itself, and a part of it is not known: %s",
-			name, why))
-	}
-	return []byte(text), nil
-}
-
-// hasFile reports whether readFile has a file to read.
-func (r *reader) hasFile(name string) bool {
-	_, written := r.written[filepath.Clean(r.path(name))]
-	return written || isFile(r.path(name))
-}
-
-// loadFile is readFile for a document.
-func (r *reader) loadFile(name string) (*document.Node, []error, error) {
-	data, err := r.readFile(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	return document.Parse(data, name)
-}
-
 // settle gives the settings of a script's command their place in it.
 func (r *reader) settle() {
 	r.job.eachFact(func(key string, f fact) {
@@ -250,19 +217,12 @@ func (r *reader) candidates(commands []shell.Command) []*shell.Command {
 	return likely[max(0, len(likely)-maxCandidates):]
 }
 
-// leads reports whether a word could start a command that leads to a training.
-func (r *reader) leads(word string) bool {
-	base := filepath.Base(word)
-	return isPython(word) || isShellScript(base) || strings.HasSuffix(base, ".py") || assignment.MatchString(word) ||
-		slices.ContainsFunc(wrappers(), func(w wrapper) bool { return slices.Contains(w.words, base) }) ||
-		slices.ContainsFunc(launchers(), func(l launcher) bool { return slices.Contains(l.words, base) })
-}
-
 // rank reads a command on trial: 2 when a launcher starts it, 1 when Python runs a script or module, 0 when nothing is
 // trained.
 func (r *reader) rank(c *shell.Command) (rank int, why string) {
 	trial := &reader{src: r.src, job: &Job{}, env: maps.Clone(r.env), versions: map[string]string{}, scripts: r.scripts,
 		sealed: r.sealed}
+	trial.oddOption = trial.strange
 	trial.follow(c)
 	trial.readWords(c.Words, 0)
 	launcher, script := trial.job.Launcher, trial.job.Script.Value

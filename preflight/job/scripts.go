@@ -6,31 +6,6 @@ import (
 	"strings"
 )
 
-// A family is what is known of a training script before its arguments are looked at.
-type family struct {
-	framework string // hf-trainer, trl, deepspeed, custom; "" when the name says nothing
-	task      string // "" when the name says nothing
-	program   string // which of the framework's programs it is, where that decides defaults: "sft" of TRL
-	packs     bool   // it concatenates texts and cuts full rows
-	pads      bool   // every text (or image) is a row of its own, padded to the longest length
-	readsJSON bool   // `script.py args.json` takes all arguments from the file (or a YAML file)
-	strict    bool   // its parser refuses arguments that it does not know
-	foreign   bool   // the program is not known
-	// byArguments: nothing but its arguments tells what it is.
-	byArguments bool
-	// the user's own script, whose text has been read: what TRL's programs decide by ModelConfig it decides itself
-	ownScript bool
-	// fields are options beside those of TrainingArguments that the script's parser knows; nil: none.
-	fields func(r *reader) fieldSet
-	// only are all the options that are understood, where those of TrainingArguments are none of the program's; nil:
-	// they are.
-	only   func() fieldSet
-	origin string
-}
-
-// huggingFace reports whether HfArgumentParser and Trainer with their defaults are behind the script.
-func (f family) huggingFace() bool { return traitsOf(traitRows(), f.framework).Trainer }
-
 // exampleScripts are the programs of transformers' examples/pytorch that use Trainer.
 func exampleScripts() map[string]family {
 	scripts := map[string]family{
@@ -95,7 +70,7 @@ func otherThanTorch(script string) bool {
 
 // suits reports whether a script that has the name of a published one does what that does: its text uses the same
 // trainer, or, when it is not here, all its arguments are that one's.
-func (f family) suits(r *reader) bool {
+func suits(f family, r *reader) bool {
 	t := r.sourceText()
 	switch {
 	case t == nil:
@@ -120,19 +95,4 @@ func recogniseArguments(r *reader) (family, bool) {
 	names, all := r.argumentNames(f)
 	typical := func(name string) bool { return containsWord(trainerOnly, name) }
 	return f, all && slices.Contains(names, "output_dir") && slices.ContainsFunc(names, typical)
-}
-
-// taskInName finds a task among the words of a script's name: run_sft.py.
-func taskInName(script string) string {
-	words := strings.FieldsFunc(strings.TrimSuffix(filepath.Base(script), ".py"),
-		func(c rune) bool { return c == '_' || c == '-' || c == '.' || c == ' ' })
-	for _, word := range words {
-		if task, ok := trlTasks()[word]; ok {
-			return task
-		}
-		if word == "pretrain" || word == "pretraining" {
-			return "pretrain"
-		}
-	}
-	return ""
 }

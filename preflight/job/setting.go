@@ -207,3 +207,12 @@ func (s *Setting[T]) named(key string) Named {
 	}
 	return n
 }
+
+// take offers what another setting says, or its reason for not knowing.
+func (s *Setting[T]) take(other Setting[T]) {
+	if other.Known {
+		s.Offer(other.Value, other.Origin)
+	} else {
+		s.Unknown(other.Origin)
+	}
+}

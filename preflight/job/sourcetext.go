@@ -18,14 +18,6 @@ type sourceText struct {
 	abbreviated map[string]string
 }
 
-// A sourceReading is the script's text in a reader, which is read when it is first asked for.
-type sourceReading struct {
-	source     *sourceText // nil: not read yet, or there is none
-	sourceRead bool
-	// autocastOff: every autocast of the script is switched off.
-	autocastOff bool
-}
-
 // A sourceFile is one of its files.
 type sourceFile struct {
 	*python.File
@@ -45,11 +37,17 @@ const maxModules = 30
 // sourceText reads the script once; nil when it is not a Python file that can be read. Nobody needs to be told: the
 // script may run in a container, or stand in another folder.
 func (r *reader) sourceText() *sourceText {
-	if !r.sourceRead {
-		r.sourceRead = true
-		r.source = r.readSource()
+	if !r.scriptRead {
+		r.scriptRead = true
+		r.script = r.readSource()
 	}
-	return r.source
+	return r.seen()
+}
+
+// seen is the script's text as far as it has been asked for; nil: not yet, or there is none.
+func (r *reader) seen() *sourceText {
+	t, _ := r.script.(*sourceText)
+	return t
 }
 
 func (r *reader) readSource() *sourceText {
@@ -259,15 +257,6 @@ func isArgumentsName(name string) bool {
 		return true
 	}
 	return strings.HasSuffix(last, "args") || strings.HasSuffix(last, "arguments") || strings.HasSuffix(last, "config")
-}
-
-// cutLast splits a dotted name at its last dot.
-func cutLast(dotted string) (base, name string, ok bool) {
-	i := strings.LastIndexByte(dotted, '.')
-	if i < 0 {
-		return "", dotted, false
-	}
-	return dotted[:i], dotted[i+1:], true
 }
 
 // A foundCall is a call in one of the files. sure is false when a condition that is not decided guards it.

@@ -14,13 +14,13 @@ import (
 
 // adapterInSource reads the adapter that the script gives to its trainer or wraps the model in.
 func (r *reader) adapterInSource() {
-	for _, c := range r.source.trainerCalls("Trainer") {
+	for _, c := range r.seen().trainerCalls("Trainer") {
 		if r.adapterOf(c.keyword("peft_config")) {
 			return
 		}
 	}
 	for _, name := range []string{"get_peft_model", "add_adapter"} {
-		for _, c := range r.source.calls(name) {
+		for _, c := range r.seen().calls(name) {
 			position := map[string]int{"get_peft_model": 1, "add_adapter": 0}[name]
 			if python.EndsIn(c.Callee, "FastLanguageModel.get_peft_model", "FastModel.get_peft_model",
 				"FastVisionModel.get_peft_model") {
@@ -40,7 +40,7 @@ func (r *reader) adapterInSource() {
 			}
 		}
 	}
-	for _, c := range r.source.calls("PeftModel.from_pretrained", "AutoPeftModelForCausalLM.from_pretrained") {
+	for _, c := range r.seen().calls("PeftModel.from_pretrained", "AutoPeftModelForCausalLM.from_pretrained") {
 		position := map[bool]int{true: 0, false: 1}[strings.Contains(c.Callee, "AutoPeft")]
 		// the base model is loaded elsewhere
 		if name, _, given := c.argument(position, "model_id").literal(immaterial); given {
@@ -67,7 +67,7 @@ func (r *reader) adapterConfig(user foundCall, config *python.Expr) {
 		r.job.Method.Withhold(why)
 		r.job.LoRA.Withhold(why)
 	}
-	made, file := r.source.returned(user.file, config)
+	made, file := r.seen().returned(user.file, config)
 	switch {
 	case isLiteral(made) && made.Value == nil:
 		return
@@ -185,7 +185,7 @@ func (c foundCall) texts(e *python.Expr) ([]string, bool) {
 // namesAdapters is the word of the command line that asks a script of the user's for adapters which are not PEFT's:
 // --lora_dim 128; "" when there is none.
 func (r *reader) namesAdapters() string {
-	if !r.family.ownScript || r.source == nil || !r.source.mentions("lora") {
+	if !r.family.ownScript || r.seen() == nil || !r.seen().mentions("lora") {
 		return ""
 	}
 	words := r.job.ScriptArgs

@@ -15,12 +15,12 @@ import (
 func (r *reader) configurationInSource() {
 	r.patchedInSource()
 	r.parsedInSource()
-	calls, why := r.source.configurations()
+	calls, why := r.seen().configurations()
 	if why != "" {
 		r.withholdOthers(why)
 		return
 	}
-	classes := r.source.parsedClasses()
+	classes := r.seen().parsedClasses()
 	for _, c := range calls {
 		c.arguments().Each(
 			func(name string, value *python.Expr) { r.argumentInSource(c.file, name, value, c.Place) },
@@ -34,7 +34,7 @@ func (r *reader) configurationInSource() {
 			r.classInSource(own)
 		}
 	}
-	for _, f := range r.source.files {
+	for _, f := range r.seen().files {
 		r.changedInSource(f, f.configured(calls))
 	}
 }
@@ -322,7 +322,7 @@ func (r *reader) withholdAll(why string) {
 // patchedInSource: a script that puts something else in the place of a class, or of its constructor, decides all its
 // arguments.
 func (r *reader) patchedInSource() {
-	for _, f := range r.source.files {
+	for _, f := range r.seen().files {
 		for _, a := range f.Assignments {
 			base, name, dotted := cutLast(f.Qualified(a.Target))
 			if _, owner, _ := cutLast(base); strings.HasPrefix(name, "__") {

@@ -80,7 +80,7 @@ func (r *reader) deepspeedOptions(c foundCall) {
 // acceleratorInSource reads Accelerator(mixed_precision=..., gradient_accumulation_steps=...), which wins over
 // accelerate's own files.
 func (r *reader) acceleratorInSource() {
-	c, ok := one(r.source.calls("Accelerator"), withhold("", &r.job.Precision, &r.job.GradAccum))
+	c, ok := one(r.seen().calls("Accelerator"), withhold("", &r.job.Precision, &r.job.GradAccum))
 	if !ok {
 		return
 	}
@@ -98,7 +98,7 @@ func (r *reader) acceleratorInSource() {
 // parallelismInSource reads ParallelismConfig(tp_size=..., cp_size=..., sp_size=...), which a script gives to its
 // Accelerator.
 func (r *reader) parallelismInSource() {
-	c, ok := one(r.source.calls("ParallelismConfig"), withhold("", &r.job.TP, &r.job.CP))
+	c, ok := one(r.seen().calls("ParallelismConfig"), withhold("", &r.job.TP, &r.job.CP))
 	if !ok {
 		return
 	}
@@ -116,7 +116,7 @@ func (r *reader) parallelismInSource() {
 // script splits without one.
 func (r *reader) meshInSource() {
 	j := r.job
-	for _, c := range r.source.calls("init_device_mesh") {
+	for _, c := range r.seen().calls("init_device_mesh") {
 		hold := withhold("give --tp, --pp and --cp", &j.TP, &j.PP, &j.CP)
 		shape, names := c.argument(1, "mesh_shape").value(hold), c.keyword("mesh_dim_names").value(hold)
 		if shape == nil || names == nil || shape.Kind != python.List || names.Kind != python.List ||
@@ -130,17 +130,17 @@ func (r *reader) meshInSource() {
 			}
 		}
 	}
-	if calls := r.source.calls("parallelize_module"); len(calls) > 0 {
+	if calls := r.seen().calls("parallelize_module"); len(calls) > 0 {
 		j.TP.Withhold(calls[0].origin() + " splits layers over GPUs, and over how many is not known; give --tp")
 	}
-	if calls := r.source.calls("PipelineStage", "ScheduleGPipe", "Schedule1F1B"); len(calls) > 0 {
+	if calls := r.seen().calls("PipelineStage", "ScheduleGPipe", "Schedule1F1B"); len(calls) > 0 {
 		j.PP.Withhold(calls[0].origin() + " makes a pipeline, and of how many stages is not known; give --pp")
 	}
 }
 
 // spawnInSource: torch.multiprocessing.spawn(main, args, nprocs=N) in a script that nothing launches.
 func (r *reader) spawnInSource() {
-	calls := r.source.calls("multiprocessing.spawn", "multiprocessing.start_processes", "notebook_launcher")
+	calls := r.seen().calls("multiprocessing.spawn", "multiprocessing.start_processes", "notebook_launcher")
 	if len(calls) == 0 || r.job.NProc.Origin != plainOrigin {
 		return
 	}

@@ -102,14 +102,14 @@ func (t *sourceText) trainingCalls(names ...string) []foundCall {
 // checkpointsItself reports whether a script with a trainer of a library turns checkpointing on past it, in its own
 // words.
 func (r *reader) checkpointsItself() bool {
-	if !r.family.ownScript || r.source == nil {
+	if !r.family.ownScript || r.seen() == nil {
 		return false
 	}
-	if r.source.mentions("checkpointing", "checkpoint_wrapper", "utils.checkpoint", "checkpoint.checkpoint") ||
+	if r.seen().mentions("checkpointing", "checkpoint_wrapper", "utils.checkpoint", "checkpoint.checkpoint") ||
 		r.hasNames("grad_checkpoint") {
 		return true
 	}
-	for _, f := range r.source.files {
+	for _, f := range r.seen().files {
 		for _, a := range f.Assignments {
 			base, name, dotted := cutLast(a.Target)
 			if dotted && name == "gradient_checkpointing" && !isArgumentsName(base) {

@@ -52,31 +52,6 @@ func (t *sourceText) optimizerCalls() []foundCall {
 	})
 }
 
-// readLoop reads a script with a loop of its own, below its command line.
-func (r *reader) readLoop() {
-	if c, ok := one(r.source.lightningTrainers(), r.lostSharding); ok {
-		r.lightningInSource(c)
-		return
-	}
-	r.sourceProblems()
-	r.args = r.collectArguments(false)
-	r.spawnInSource()
-	if c, ok := one(r.source.calls("deepspeed.initialize"), r.lostSharding); ok {
-		r.deepspeedInSource(c)
-	}
-	r.readSettings()
-	r.acceleratorInSource()
-	r.parallelismInSource()
-	r.meshInSource()
-	r.modelInSource()
-	r.adapterInSource()
-	r.checkpointingInSource()
-	r.optimizerInSource()
-	r.batchInSource()
-	r.autocastInSource()
-	r.wrapperInSource()
-}
-
 // numberInSource offers a whole number that a call is given.
 func (r *reader) numberInSource(c foundCall, name string, e *python.Expr, set *Setting[int]) {
 	if n, ok := e.Value.(int64); ok && e.Kind == python.Literal && n > 0 && n < 1<<31 {
@@ -87,7 +62,7 @@ func (r *reader) numberInSource(c foundCall, name string, e *python.Expr, set *S
 }
 
 func (r *reader) optimizerInSource() {
-	calls := r.source.optimizerCalls()
+	calls := r.seen().optimizerCalls()
 	c, ok := one(calls, func(string) {
 		r.job.Optimizer.Withhold(fmt.Sprintf("%s and %s make optimizers; give --optimizer", calls[0].origin(),
 			calls[1].origin()))
@@ -133,13 +108,13 @@ const stateArguments = "amsgrad momentum centered fused foreach rank beta1 betas
 // batchInSource reads the rows of the only DataLoader that trains, and their length.
 func (r *reader) batchInSource() {
 	j := r.job
-	loaders := r.source.trainingLoaders()
-	if c, ok := one(r.source.calls("deepspeed.initialize"), immaterial); ok && c.keyword("training_data").written() {
+	loaders := r.seen().trainingLoaders()
+	if c, ok := one(r.seen().calls("deepspeed.initialize"), immaterial); ok && c.keyword("training_data").written() {
 		loaders = nil // DeepSpeed makes the loader, with the micro-batch of its configuration
 	}
 	if len(loaders) > 0 {
 		r.agreed(loaders, 1, "batch_size", &j.MicroBatch)
-		if len(r.source.calls("torch.nn.DataParallel")) > 0 && r.visibleGPUs() > 1 && j.MicroBatch.Known &&
+		if len(r.seen().calls("torch.nn.DataParallel")) > 0 && r.visibleGPUs() > 1 && j.MicroBatch.Known &&
 			!j.MicroBatch.own() {
 			j.MicroBatch.Value = max(1, j.MicroBatch.Value/r.visibleGPUs())
 			j.MicroBatch.Origin += " split over the GPUs by DataParallel"
@@ -158,11 +133,11 @@ func (r *reader) batchInSource() {
 // lengthInSource reads the length to which the tokenizer cuts its texts, or a number that has the name of one.
 func (r *reader) lengthInSource() {
 	j := r.job
-	if r.source.requires("diffusers") { // the length of a prompt, not of what is trained
+	if r.seen().requires("diffusers") { // the length of a prompt, not of what is trained
 		return
 	}
 	lengths := map[int]string{}
-	for _, c := range r.source.tokenizerCalls() {
+	for _, c := range r.seen().tokenizerCalls() {
 		if n, origin, given := c.keyword("max_length").number(immaterial); given { // no default stands in its place
 			lengths[n] = origin
 		}
@@ -195,7 +170,7 @@ func (t *sourceText) tokenizerCalls() []foundCall {
 // thing. It must have one value only.
 func (r *reader) namedInSource(set *Setting[int], names ...string) {
 	found := map[int64]string{}
-	for _, f := range r.source.files {
+	for _, f := range r.seen().files {
 		for _, name := range names {
 			for _, spelled := range []string{name, strings.ToUpper(name)} {
 				value, line := f.named(spelled)
@@ -291,12 +266,12 @@ func isNameByte(b byte) bool {
 // autocastInSource reads torch.autocast(dtype=...) and torch.cuda.amp.autocast(), whose default is fp16.
 func (r *reader) autocastInSource() {
 	// whose precision it is; what the script casts besides is for images and samples between steps
-	if len(r.source.calls("Accelerator")) > 0 {
+	if len(r.seen().calls("Accelerator")) > 0 {
 		return
 	}
 	dtypes := map[string]string{}
 	// of an engine, with the engine's dtype
-	calls := slices.DeleteFunc(r.source.trainingCalls("autocast"), func(c foundCall) bool {
+	calls := slices.DeleteFunc(r.seen().trainingCalls("autocast"), func(c foundCall) bool {
 		name := c.file.Qualified(c.Callee)
 		return name != "autocast" && !strings.HasPrefix(name, "torch.")
 	})
@@ -330,39 +305,9 @@ func (r *reader) autocastInSource() {
 	}
 }
 
-// loopDefaults fills what the text of a script says by its silence.
-func (r *reader) loopDefaults() {
-	j := r.job
-	script := r.source.files[0].Name
-	if len(r.source.modelCalls("from_pretrained")) > 0 {
-		r.defaultLoad()
-		r.defaultAttention()
-		j.FusedLoss.Offer("none", "default of "+r.installed("transformers"))
-	}
-	r.resolveAuto()
-	if r.source.unseen() != "" { // what it does not do itself may be done there
-		return
-	}
-	if r.silence("checkpointing") == "" &&
-		!r.source.mentions("checkpointing", "checkpoint_wrapper", "utils.checkpoint", "checkpoint.checkpoint") {
-		j.Checkpointing.Offer("none", "nothing in "+script+" checkpoints activations")
-	}
-	if r.family.framework == "custom" && r.shardingLost == "" {
-		j.MasterFP32.Offer(false, script+" keeps no second copy of the weights")
-		if r.load.Known && (r.autocastOff || !r.source.mentions("autocast", "accelerator")) {
-			j.Precision.Offer(r.load.Value,
-				"no autocast in "+script+": computes in the dtype of the weights, "+r.load.Origin)
-		}
-	}
-	if r.silence("grad_accum") == "" && len(r.source.calls("backward")) == 1 && !r.source.mentions("accumul") &&
-		!r.hasNames("accum") {
-		j.GradAccum.Offer(1, "nothing in "+script+" accumulates gradients")
-	}
-}
-
 // hasNames reports whether a variable of the script has one of some words in its name.
 func (r *reader) hasNames(words ...string) bool {
-	for _, f := range r.source.files {
+	for _, f := range r.seen().files {
 		for _, a := range f.Assignments {
 			if containsAny(a.Target, words) {
 				return true

@@ -39,7 +39,7 @@ func (r *reader) loadsItself() bool {
 	if plainly, _ := r.trlLoadsPlainly(); plainly && r.family.program == "kto" {
 		return true
 	}
-	return r.family.ownScript && r.source != nil && len(r.source.modelCalls("from_pretrained")) > 0
+	return r.family.ownScript && r.seen() != nil && len(r.seen().modelCalls("from_pretrained")) > 0
 }
 
 // modelCalls are the calls that load a model's weights.
@@ -111,12 +111,12 @@ func innermost(c *python.Call) *python.Call {
 
 // modelInSource reads which model the script loads, and how.
 func (r *reader) modelInSource() {
-	calls := r.source.modelCalls("from_pretrained")
+	calls := r.seen().modelCalls("from_pretrained")
 	if len(calls) == 0 {
 		r.newModelInSource()
 		return
 	}
-	c, ok := r.source.trained(calls)
+	c, ok := r.seen().trained(calls)
 	if !ok {
 		r.job.Model.Unknown(fmt.Sprintf("%s and %s load models, and which one is trained is not known; give --model",
 			calls[0].origin(), calls[1].origin()))
@@ -174,7 +174,7 @@ func (r *reader) loadInSource(c foundCall) {
 // castInSource reads .to(torch.bfloat16), .bfloat16() and .half() behind from_pretrained.
 func (r *reader) castInSource(c foundCall) {
 	casts := map[string]string{".bfloat16": "bf16", ".half": "fp16", ".float": "fp32"}
-	for _, f := range r.source.files {
+	for _, f := range r.seen().files {
 		for _, each := range f.Calls {
 			if each.Receiver == nil || each.Receiver.Kind != python.Invoke || innermost(each) != c.Call {
 				continue
@@ -195,7 +195,7 @@ func (r *reader) castInSource(c foundCall) {
 
 // newModelInSource: a model that starts from random weights is described by a configuration.
 func (r *reader) newModelInSource() {
-	if calls := r.source.modelCalls("from_config"); len(calls) == 1 {
+	if calls := r.seen().modelCalls("from_config"); len(calls) == 1 {
 		c := calls[0]
 		config := c.argument(0, "config").value(immaterial) // no default stands in its place
 		if config != nil && config.Kind == python.Invoke &&
@@ -281,7 +281,7 @@ func (r *reader) bitsAndBytes(c foundCall) {
 
 // checkpointingInSource: a call in the script turns checkpointing on, whatever the arguments say.
 func (r *reader) checkpointingInSource() {
-	for _, c := range r.source.calls("gradient_checkpointing_enable") {
+	for _, c := range r.seen().calls("gradient_checkpointing_enable") {
 		r.reentrantInSource(c, c.argument(0, "gradient_checkpointing_kwargs"))
 		if c.sure {
 			r.job.Checkpointing.Offer("full", c.origin())
@@ -290,7 +290,7 @@ func (r *reader) checkpointingInSource() {
 				" turns it on under a condition that is decided when the script runs")
 		}
 	}
-	for _, c := range r.source.calls("prepare_model_for_kbit_training", "prepare_model_for_int8_training") {
+	for _, c := range r.seen().calls("prepare_model_for_kbit_training", "prepare_model_for_int8_training") {
 		r.reentrantInSource(c, c.keyword("gradient_checkpointing_kwargs"))
 		hold := withhold("", &r.job.Checkpointing)
 		// on by default (peft/utils/other.py)

@@ -114,10 +114,6 @@ func (f *sourceFile) addArgument(c *python.Call, flagKeyword string) {
 	}
 }
 
-func plainName(option string) string {
-	return strings.ReplaceAll(strings.TrimLeft(option, "-"), "-", "_")
-}
-
 // addParameters makes a function's parameters options: what fire, click and typer call it with.
 func (f *sourceFile) addParameters(fn *python.Function) {
 	if fn == nil {

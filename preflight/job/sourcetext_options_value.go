@@ -57,8 +57,8 @@ func (o *scriptOption) given(r *reader) (word, origin string, given bool) {
 	for i, each := range words {
 		option, text, attached := strings.Cut(each, "=")
 		shown := option
-		if r.source != nil {
-			option = r.source.wholeOption(option)
+		if r.seen() != nil {
+			option = r.seen().wholeOption(option)
 		}
 		negated := o.matches(strings.Replace(strings.Replace(option, "--no-", "--", 1), "--no_", "--", 1)) &&
 			!o.matches(option)

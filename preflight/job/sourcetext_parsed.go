@@ -11,10 +11,10 @@ import (
 
 // parsedInSource reads what the script gives to the parser of its dataclasses in place of the command line.
 func (r *reader) parsedInSource() {
-	if !r.source.parsesFields() {
+	if !r.seen().parsesFields() {
 		return
 	}
-	for _, f := range r.source.files {
+	for _, f := range r.seen().files {
 		for _, c := range f.Calls {
 			if holds, known := f.scope.Holds(c.Place); !holds && known {
 				continue

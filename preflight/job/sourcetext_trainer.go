@@ -2,7 +2,6 @@ package job
 
 import (
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -82,26 +81,6 @@ func (f *sourceFile) lineage(name string) []*python.Class {
 	return classes
 }
 
-// recogniseSource judges a script by its text.
-func recogniseSource(r *reader) (family, bool) {
-	t := r.sourceText()
-	if t == nil {
-		return family{}, false
-	}
-	f := family{readsJSON: true, ownScript: true, fields: sourceFields}
-	switch program, at := t.trainerProgram(); {
-	case program != "":
-		f.framework, f.program, f.task, f.origin = "trl", program, trlTasks()[program], at
-		f.fields = func(r *reader) fieldSet { return joinFields(trlFields(r), sourceFields(r)) }
-		f.ownScript = !t.parsesClass("ModelConfig") // like TRL's own programs, from which such scripts are copied
-	case at != "":
-		f.framework, f.task, f.origin = "hf-trainer", taskInName(r.job.Script.Value), at
-	default:
-		return t.recogniseLoop(f)
-	}
-	return f, true
-}
-
 // trainerProgram is the program of TRL that the script does the work of, "" for Trainer itself; at is "" when it has
 // neither.
 func (t *sourceText) trainerProgram() (program, at string) {
@@ -141,32 +120,6 @@ func namesIn(list []*python.Expr) []string {
 	return names
 }
 
-// sourceFields are the options that a script's dataclasses add to those of TrainingArguments.
-func sourceFields(r *reader) fieldSet {
-	fields := fieldSet{}
-	t := r.sourceText()
-	if t == nil {
-		return fields
-	}
-	known := map[string]argumentKind{}
-	trainingFields().addTo(known)
-	for _, f := range t.files {
-		for _, name := range slices.Sorted(maps.Keys(f.options)) {
-			if _, ours := known[name]; !ours && !strings.Contains(name, "(") {
-				fields[f.options[name].argumentKind(f)] += " " + name
-			}
-		}
-	}
-	return fields
-}
-
-func joinFields(a, b fieldSet) fieldSet {
-	for kind, names := range b {
-		a[kind] += " " + names
-	}
-	return a
-}
-
 // parsesFields reports whether the script's own parser takes the fields of TrainingArguments as options.
 func (t *sourceText) parsesFields() bool {
 	for _, c := range t.calls(dataclassParsers()...) {
@@ -182,54 +135,9 @@ func (t *sourceText) parsesFields() bool {
 	return false
 }
 
-// readOwnScript reads a script of the user's, with a trainer of a library or a loop of its own.
-func (r *reader) readOwnScript() {
-	switch {
-	case r.usesModelConfig():
-		r.sourceProblems()
-		r.readTRL()
-	case r.family.huggingFace():
-		r.readSourceTrainer()
-	default:
-		r.readLoop()
-	}
-}
-
-// readSourceTrainer reads a user's script with Trainer or a trainer of TRL.
-func (r *reader) readSourceTrainer() {
-	t := r.source
-	r.args = map[string]argument{}
-	r.sourceProblems()
-	if t.parsesFields() {
-		r.args = r.collectArguments(true)
-	}
-	r.configurationInSource()
-	// what the script's parser shares with TRL's and the examples'
-	for _, option := range []string{"model_name_or_path"} {
-		if _, given := r.args[option]; !given && t.files[0].options[option] != nil {
-			r.takeOption(option)
-		}
-	}
-	if r.family.framework == "trl" || r.family.framework == "unsloth" {
-		r.trainerInSource()
-		r.fallbackTo("trl", r.family.program, trlHistory())
-		if r.asked("fp16") {
-			delete(r.fallbacks, "bf16")
-		}
-	}
-	r.adapterInSource()
-	r.modelInSource()
-	r.checkpointingInSource()
-	r.readSettings()
-	if r.family.framework == "hf-trainer" { // Trainer has no length of its own
-		r.lengthInSource()
-	}
-	r.packingInSource()
-}
-
 // sourceProblems tells of code that Python would refuse.
 func (r *reader) sourceProblems() {
-	for _, f := range r.source.files[:1] {
+	for _, f := range r.seen().files[:1] {
 		for _, problem := range f.Problems {
 			r.unread(problem)
 		}
@@ -238,7 +146,7 @@ func (r *reader) sourceProblems() {
 
 // takeOption makes an option of the script's own parser an argument.
 func (r *reader) takeOption(name string) {
-	f := r.source.files[0]
+	f := r.seen().files[0]
 	value := f.options[name].value(f)
 	if text, ok := textOf(value); ok {
 		r.args[name] = argument{text: text, list: []string{text}, origin: value.Text}
@@ -314,7 +222,7 @@ func (r *reader) withholdArgument(name, why string) {
 // trainerInSource reads what TRL's trainers themselves took as arguments before their configurations did (until 0.13),
 // and the models that they are given.
 func (r *reader) trainerInSource() {
-	for _, c := range r.source.trainerCalls("Trainer") {
+	for _, c := range r.seen().trainerCalls("Trainer") {
 		for _, name := range []string{"max_seq_length", "packing", "beta"} {
 			value := c.keyword(name).found.Open(func(why *python.Expr) { r.withholdArgument(name, c.why(name, why)) })
 			if value != nil {
@@ -348,25 +256,25 @@ func (r *reader) sourceArgument(name, text, origin string) {
 // packingInSource: Trainer puts each row of the data set into its batch as it is. A script that joins rows itself says
 // so in the names of its functions.
 func (r *reader) packingInSource() {
-	script := filepath.Base(r.source.files[0].Name)
+	script := filepath.Base(r.seen().files[0].Name)
 	switch {
-	case r.source.mentions("group_texts", "constantlengthdataset"):
+	case r.seen().mentions("group_texts", "constantlengthdataset"):
 		r.job.Packing.Offer(true, script+" joins texts and cuts full rows")
-	case r.source.mentions("pack", "concat", "chunk"):
+	case r.seen().mentions("pack", "concat", "chunk"):
 		r.job.Packing.Unknown(script + " may join rows; give --packing")
 	case r.family.framework == "hf-trainer":
 		r.job.Packing.Offer(false, "nothing in "+script+" joins rows, and Trainer takes each as it is")
 	}
 }
 
-// sourceDefaults fills what nobody said, by the framework behind the script.
-func (r *reader) sourceDefaults() {
-	switch {
-	case r.family.framework == "trl":
-		r.trlDefaults()
-	case r.family.huggingFace():
-		r.trainerDefaults()
-	default:
-		r.loopDefaults()
+// onlyTrainingArguments reports that the script configures its trainer by a class of transformers and by none of TRL.
+func (t *sourceText) onlyTrainingArguments() bool {
+	plain := false
+	for _, c := range t.trainerCalls("Config", "Arguments") {
+		if !strings.HasSuffix(c.className(), "TrainingArguments") {
+			return false
+		}
+		plain = true
 	}
+	return plain
 }

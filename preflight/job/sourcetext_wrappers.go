@@ -16,9 +16,9 @@ func (r *reader) wrapperInSource() {
 		return
 	}
 	alone := product(j.NNodes.Or(0), j.NProc.Or(0)) == 1
-	if calls := r.source.calls("FullyShardedDataParallel", "fully_shard"); len(calls) > 0 {
+	if calls := r.seen().calls("FullyShardedDataParallel", "fully_shard"); len(calls) > 0 {
 		if open := slices.IndexFunc(calls, func(c foundCall) bool { return !c.sure }); open >= 0 &&
-			len(r.source.calls("DistributedDataParallel")) > 0 {
+			len(r.seen().calls("DistributedDataParallel")) > 0 {
 			withhold("give --sharding", &j.Sharding, &j.FSDPVersion, &j.FSDPWrap, &j.Offload)(
 				calls[open].origin() + " shards the model under a condition that is decided when the script runs")
 			return
@@ -26,11 +26,11 @@ func (r *reader) wrapperInSource() {
 		r.fsdpInSource(calls)
 		return
 	}
-	if calls := r.source.calls("torch.nn.DataParallel"); len(calls) > 0 && alone {
+	if calls := r.seen().calls("torch.nn.DataParallel"); len(calls) > 0 && alone {
 		j.Sharding.Offer("dp", calls[0].origin())
 		return
 	}
-	if calls := r.source.calls("DistributedDataParallel"); len(calls) > 0 && !alone {
+	if calls := r.seen().calls("DistributedDataParallel"); len(calls) > 0 && !alone {
 		j.Sharding.Offer("ddp", calls[0].origin())
 	}
 }

@@ -9,32 +9,8 @@ import (
 	"oomguard/preflight/job/shell"
 )
 
-// tasks are the processes that srun or mpirun starts. A launcher behind them starts its own ranks in each; a script
-// becomes a rank.
-type tasks struct {
-	word           string // srun, mpirun; "" when there is none
-	nodes, perNode Setting[int]
-	world          Setting[int]
-}
-
-// offer makes the tasks the ranks of the job: of a script that joins them itself.
-func (t *tasks) offer(j *Job) {
-	settle := func(set *Setting[int], from Setting[int]) {
-		if from.Known {
-			set.Offer(from.Value, from.Origin)
-		} else {
-			set.Unknown(from.Origin)
-		}
-	}
-	settle(&j.NNodes, t.nodes)
-	settle(&j.NProc, t.perNode)
-	if t.world.Known {
-		j.WorldSize.Offer(t.world.Value, t.world.Origin)
-	}
-}
-
 // doubt takes the tasks back when options stand there that nobody can see.
-func (t *tasks) doubt(options []wrapperOption) {
+func doubtTasks(t *tasks, options []wrapperOption) {
 	for _, o := range options {
 		hosts := slices.Contains([]string{"", "H", "host", "hosts", "hostfile", "machinefile", "f"},
 			strings.TrimLeft(o.name, "-"))
@@ -50,26 +26,6 @@ func (t *tasks) doubt(options []wrapperOption) {
 func (r *reader) start(t tasks) {
 	r.tasks = t
 	r.job.Outer.Offer(t.word, "command line")
-}
-
-// count reads a number of an option; 0 when there is none. What is not a number is recorded, what is not known is
-// handed to set.
-func (r *reader) count(o sourced, set *Setting[int]) int {
-	if o.text == "" {
-		return 0
-	}
-	if why, unknown := shell.Unknown(o.text); unknown {
-		set.Withhold(why)
-		return 0
-	}
-	n, err := pythonInt(o.text)
-	if err != nil || n < 1 {
-		err := fmt.Errorf("%s is %q: need a whole number from 1", o.origin, o.text)
-		r.unread(err)
-		set.Withhold(err.Error())
-		return 0
-	}
-	return n
 }
 
 const srunValues = `-A --account --acctg-freq -b --begin --bcast -B --extra-node-info -c --cpus-per-task --comment -C
@@ -156,7 +112,7 @@ func peelSrun(r *reader, word string, args []string, inside func([]string)) {
 	options, rest := wrapperOptions(args, srunValues, "")
 	r.slurmOptions(options, func(o wrapperOption) string { return o.origin(word) })
 	t := r.slurmTasks()
-	t.doubt(options)
+	doubtTasks(&t, options)
 	r.start(t)
 	inside(rest)
 }
@@ -308,7 +264,7 @@ func peelMPI(r *reader, word string, args []string, inside func([]string)) {
 		}
 	}
 	r.mpiTasks(&t, total, each, hosts)
-	t.doubt(options)
+	doubtTasks(&t, options)
 	r.start(t)
 	inside(rest)
 }

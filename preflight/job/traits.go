@@ -157,3 +157,11 @@ func traitsOf(rows []traitRow, name string) Traits {
 	}
 	return Traits{NoDefaults: true}
 }
+
+// TrainingArguments' defaults for per_device_train_batch_size and gradient_accumulation_steps
+// (transformers src/transformers/training_args.py).
+const (
+	trainerMicroBatch = 8
+	trainerGradAccum  = 1
+	trainerEvalBatch  = 8 // per_device_eval_batch_size
+)

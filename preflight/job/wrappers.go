@@ -184,27 +184,6 @@ func (r *reader) takeVariables(argv []string) []string {
 	return argv
 }
 
-func (r *reader) setenv(name, value string) { r.setenvFrom(name, value, "environment "+name) }
-
-// setenvFrom sets a variable as the command will see it, and says where the value came from.
-func (r *reader) setenvFrom(name, value, origin string) {
-	if r.env == nil {
-		r.env = map[string]sourced{}
-	}
-	r.env[name] = sourced{value, origin}
-}
-
-// variable reads a variable as the command will see it, with its origin; the zero value when it is unset or empty.
-func (r *reader) variable(name string) sourced {
-	if set, ok := r.env[name]; ok {
-		return set
-	}
-	if value := r.src.Getenv(name); value != "" && !r.sealed {
-		return sourced{value, "environment " + name}
-	}
-	return sourced{}
-}
-
 // peelEnv reads env of coreutils: -i, -u NAME, -C DIR and the assignments.
 func peelEnv(r *reader, word string, args []string, inside func([]string)) {
 	if len(args) > 1 && (args[0] == "-S" || args[0] == "--split-string") {
@@ -240,9 +219,6 @@ func (r *reader) enter(dir string) {
 	}
 	r.src.Dir = r.path(dir)
 }
-
-// note adds a remark to the origin of the script.
-func (r *reader) note(text string) { r.notes = append(r.notes, text) }
 
 // peelUV reads uv run: it runs Python for a script or -m, and its environment is the project's .venv unless another one
 // is active.
