@@ -21,9 +21,9 @@ func (r *reader) readBatchOfDeepSpeed() {
 	if r.deepspeed == nil {
 		return
 	}
-	micro, okMicro := r.batchNumber("train_micro_batch_size_per_gpu")
-	accum, okAccum := r.batchNumber("gradient_accumulation_steps")
-	train, okTrain := r.batchNumber("train_batch_size")
+	micro, okMicro := r.readBatchNumber("train_micro_batch_size_per_gpu")
+	accum, okAccum := r.readBatchNumber("gradient_accumulation_steps")
+	train, okTrain := r.readBatchNumber("train_batch_size")
 	if !okMicro || !okAccum || !okTrain {
 		return
 	}
@@ -58,8 +58,8 @@ func (r *reader) readBatchOfDeepSpeed() {
 	}
 }
 
-// batchNumber reads one number of the file; ok is false when what stands there is not one, which is then recorded.
-func (r *reader) batchNumber(key string) (b *batchNumber, ok bool) {
+// readBatchNumber reads one number of the file; ok is false when what stands there is not one, which is then recorded.
+func (r *reader) readBatchNumber(key string) (b *batchNumber, ok bool) {
 	b = &batchNumber{key: key}
 	n := r.deepspeed.doc.Get(key)
 	if n == nil || n.Auto() || n.Value == nil {

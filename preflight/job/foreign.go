@@ -36,7 +36,7 @@ func recogniseNativeDeepSpeed(r *reader) (family, bool) {
 		fields[wordArgument] += " " + strings.Join(sequenceArguments(), " ")
 		return fields
 	}
-	return f, given && file != "" && r.sourceText() == nil
+	return f, given && file != "" && r.scriptText() == nil
 }
 
 // readForeign takes the few options that mean the same everywhere, the DeepSpeed file that one of them names, and what
@@ -91,7 +91,7 @@ func (r *reader) methodUndecided() string {
 	if r.family.ownScript && r.seen() != nil && r.seen().loadsByName() != "" {
 		return r.seen().loadsByName()
 	}
-	if r.family.framework == "deepspeed" && r.sourceText() == nil && r.job.Task.Value != "pretrain" {
+	if r.family.framework == "deepspeed" && r.scriptText() == nil && r.job.Task.Value != "pretrain" {
 		return "the script decides, and it cannot be read here"
 	}
 	return r.undecided()

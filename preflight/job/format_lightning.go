@@ -35,7 +35,7 @@ func recogniseLightning(r *reader) (family, bool) {
 		found = doc.Get("model") != nil && onlyFields(doc, lightningSections) &&
 			onlyFields(doc.Get("trainer"), lightningTrainerFields)
 	}
-	if t := r.sourceText(); t != nil && t.unseen() == "" && !t.requires("lightning") &&
+	if t := r.scriptText(); t != nil && t.unseen() == "" && !t.requires("lightning") &&
 		!t.requires("pytorch_lightning") {
 		return family{}, false
 	}

@@ -30,7 +30,7 @@ func recogniseMegatron(r *reader) (family, bool) {
 	}
 	base := strings.TrimSuffix(filepath.Base(r.job.Script.Value), ".py")
 	enough := count > 0 || given("--use-checkpoint-args") || given("--yaml-cfg")
-	if t := r.sourceText(); t != nil && !t.requires("megatron") || !strings.HasPrefix(base, "pretrain_") || !enough {
+	if t := r.scriptText(); t != nil && !t.requires("megatron") || !strings.HasPrefix(base, "pretrain_") || !enough {
 		return family{}, false
 	}
 	task := "pretrain"

@@ -26,7 +26,7 @@ func recogniseNanotron(r *reader) (family, bool) {
 	}
 	base := filepath.Base(r.job.Script.Value)
 	f := family{framework: "nanotron", task: "pretrain", origin: base + " takes --" + nanotronOption}
-	if t := r.sourceText(); t != nil && t.requires("nanotron") {
+	if t := r.scriptText(); t != nil && t.requires("nanotron") {
 		return f, true
 	}
 	doc, _, err := r.loadFile(file)

@@ -124,7 +124,7 @@ func (r *reader) titanOverrides(doc *document.Node, arguments []titanArgument) {
 func (r *reader) titanSettings(c *configuration) {
 	j := r.job
 	r.titanModel(c)
-	mesh, ok := r.titanMesh(c)
+	mesh, ok := r.readTitanMesh(c)
 	if !ok {
 		j.Sharding.Withhold("the parallel degrees are not known or do not fit the processes")
 	}

@@ -10,9 +10,9 @@ type titanMesh struct{ replicate, shard, tp, pp, cp int }
 
 func (m titanMesh) fsdp() bool { return m.shard > 1 || m.cp > 1 }
 
-// titanMesh reads the degrees and checks them; ok is false when they are not known or do not fit, which is then
+// readTitanMesh reads the degrees and checks them; ok is false when they are not known or do not fit, which is then
 // recorded.
-func (r *reader) titanMesh(c *configuration) (m titanMesh, ok bool) {
+func (r *reader) readTitanMesh(c *configuration) (m titanMesh, ok bool) {
 	j := r.job
 	j.TP.take(c.size(1, "parallelism.tensor_parallel_degree", "training.tensor_parallel_degree"))
 	j.PP.take(c.size(1, "parallelism.pipeline_parallel_degree", "experimental.pipeline_parallel_degree"))

@@ -42,7 +42,7 @@ func (r *reader) readTitanRegistry(arguments []titanArgument) {
 		r.fail("ValueError: --config is required. Example: --module llama3 --config llama3_debugmodel",
 			"command line --module")
 	}
-	g := r.titanRegistry(chosen["module"])
+	g := r.findTitanRegistry(chosen["module"])
 	if g == nil {
 		r.lost("the configurations of --module " + chosen["module"] +
 			" are not on this machine; give the settings as flags")
@@ -66,8 +66,8 @@ func (r *reader) readTitanRegistry(arguments []titanArgument) {
 	r.titanSettings(c)
 }
 
-// titanRegistry finds the file of a module: torchtitan's own by their short names, any other as Python imports it.
-func (r *reader) titanRegistry(module string) *titanRegistry {
+// findTitanRegistry finds the file of a module: torchtitan's own by their short names, any other as Python imports it.
+func (r *reader) findTitanRegistry(module string) *titanRegistry {
 	parts := strings.ReplaceAll(module, ".", "/")
 	var candidates []string
 	for _, folder := range append(r.moduleFolders(), sitePackages(r.job.Interpreter)...) {

@@ -42,7 +42,7 @@ func recogniseTRL(r *reader) (family, bool) {
 	script := r.job.Script.Value
 	program, sure := trlProgram(script)
 	f := family{framework: "trl", fields: trlFields}
-	t := r.sourceText()
+	t := r.scriptText()
 	switch {
 	case sure:
 		f.origin = program + " is a script of TRL"

@@ -28,7 +28,7 @@ func unslothTargets() []string {
 }
 
 func recogniseUnsloth(r *reader) (family, bool) {
-	t := r.sourceText()
+	t := r.scriptText()
 	if t == nil || !t.files[0].RequiresModule("unsloth") {
 		return family{}, false
 	}

@@ -75,7 +75,7 @@ func (r *reader) readFabric(prog string, args []string) {
 
 // fabricInSource reports whether the script passes something to its Fabric object itself, or cannot be read.
 func (r *reader) fabricInSource(name string) bool {
-	t := r.sourceText()
+	t := r.scriptText()
 	if t == nil {
 		return true
 	}

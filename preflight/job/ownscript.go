@@ -12,7 +12,7 @@ import (
 
 // recogniseSource judges a script by its text.
 func recogniseSource(r *reader) (family, bool) {
-	t := r.sourceText()
+	t := r.scriptText()
 	if t == nil {
 		return family{}, false
 	}
@@ -33,7 +33,7 @@ func recogniseSource(r *reader) (family, bool) {
 // sourceFields are the options that a script's dataclasses add to those of TrainingArguments.
 func sourceFields(r *reader) fieldSet {
 	fields := fieldSet{}
-	t := r.sourceText()
+	t := r.scriptText()
 	if t == nil {
 		return fields
 	}

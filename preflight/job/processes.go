@@ -14,7 +14,7 @@ func (r *reader) judgeProcesses() {
 		return
 	}
 	why := ""
-	switch t := r.sourceText(); {
+	switch t := r.scriptText(); {
 	case t != nil && len(t.spawnCalls()) > 0: // spawnInSource counts them, where it is asked
 		why = t.spawnCalls()[0].origin() + " starts processes"
 		if !r.family.foreign {

@@ -64,7 +64,7 @@ func (r *reader) readModel() {
 func (r *reader) readModelOfUnseen() {
 	j := r.job
 	if j.Model.Known || j.Model.Origin != "" ||
-		r.family.framework != "hf-trainer" && r.family.framework != "deepspeed" || r.sourceText() != nil {
+		r.family.framework != "hf-trainer" && r.family.framework != "deepspeed" || r.scriptText() != nil {
 		return
 	}
 	words := j.ScriptArgs

@@ -71,7 +71,7 @@ func otherThanTorch(script string) bool {
 // suits reports whether a script that has the name of a published one does what that does: its text uses the same
 // trainer, or, when it is not here, all its arguments are that one's.
 func suits(f family, r *reader) bool {
-	t := r.sourceText()
+	t := r.scriptText()
 	switch {
 	case t == nil:
 		_, all := r.argumentNames(f)
@@ -89,7 +89,7 @@ func recogniseArguments(r *reader) (family, bool) {
 	f := family{framework: "hf-trainer", task: taskInName(r.job.Script.Value), readsJSON: true, byArguments: true,
 		origin: "all arguments are those of Hugging Face's and TRL's configurations"}
 	// Trainer cannot use Megatron-LM
-	if r.sourceText() != nil || otherThanTorch(r.job.Script.Value) || r.onVariable("ACCELERATE_USE_MEGATRON_LM") {
+	if r.scriptText() != nil || otherThanTorch(r.job.Script.Value) || r.onVariable("ACCELERATE_USE_MEGATRON_LM") {
 		return f, false
 	}
 	names, all := r.argumentNames(f)

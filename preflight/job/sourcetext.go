@@ -34,9 +34,9 @@ const maxSourceBytes = 1 << 20
 // maxModules bounds how many local modules of a script are read; they are read one level deep.
 const maxModules = 30
 
-// sourceText reads the script once; nil when it is not a Python file that can be read. Nobody needs to be told: the
+// scriptText reads the script once; nil when it is not a Python file that can be read. Nobody needs to be told: the
 // script may run in a container, or stand in another folder.
-func (r *reader) sourceText() *sourceText {
+func (r *reader) scriptText() *sourceText {
 	if !r.scriptRead {
 		r.scriptRead = true
 		r.script = r.readSource()

@@ -30,7 +30,7 @@ func (r *reader) usesModelConfig() bool { return r.family.framework == "trl" && 
 // parsesItself: a script that makes its configuration in code, or takes its options by a parser of its own, is not one
 // of TRL's programs even if it has the name of one.
 func (r *reader) parsesItself() bool {
-	t := r.sourceText()
+	t := r.scriptText()
 	return t != nil && !t.parsesFields() && len(t.trainerCalls("Config", "Arguments")) > 0
 }
 

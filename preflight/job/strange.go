@@ -68,7 +68,7 @@ func (r *reader) knownOptions() map[string]bool {
 
 // mentioned reports whether the script's own text has an option.
 func (r *reader) mentioned(name string) bool {
-	t := r.sourceText()
+	t := r.scriptText()
 	return t != nil && slices.ContainsFunc(t.files, func(f *sourceFile) bool {
 		return strings.Contains(f.raw, name) || strings.Contains(f.raw, strings.ReplaceAll(name, "_", "-"))
 	})
