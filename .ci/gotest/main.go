@@ -1,5 +1,5 @@
 // gotest runs the tests of all packages with go test: with the race detector where a package starts goroutines or
-// shares what they use, without it, several times faster, everywhere else. Three runs of go test go on at the same
+// shares what they use, without it, several times faster, everywhere else. Several runs of go test go on at the same
 // time, since most of them wait: the packages with the race detector, those without, and the tests with a real Slurm,
 // whose limits are minutes.
 //
@@ -81,9 +81,12 @@ type group struct {
 
 // groups divides the packages. Those whose tests wait for other programs come first: they take longest.
 func groups(packages []pkg) []group {
+	// Tests that compare thousands of answers of one process: the race detector sees nothing in them that it does not
+	// see in the others, and makes them five times slower.
+	const answers = "^(TestGate|TestMutants|TestOneSetOfRemedies)$"
 	slices.SortStableFunc(packages, func(a, b pkg) int { return cmp.Compare(b.waits(), a.waits()) })
-	plain, race, slurm := group{flags: []string{"-p=1"}}, group{flags: []string{"-race", "-skip=^TestSlurm"}},
-		group{flags: []string{"-race", "-run=^TestSlurm"}}
+	plain, race := group{flags: []string{"-p=1"}}, group{flags: []string{"-race", "-skip=^TestSlurm|" + answers}}
+	slurm, many := group{flags: []string{"-race", "-run=^TestSlurm"}}, group{flags: []string{"-run=" + answers}}
 	for _, p := range packages {
 		if !p.concurrent() {
 			plain.packages = append(plain.packages, p.ImportPath)
@@ -93,8 +96,11 @@ func groups(packages []pkg) []group {
 		if slices.Contains(p.TestGoFiles, "slurm_test.go") {
 			slurm.packages = append(slurm.packages, p.ImportPath)
 		}
+		if slices.Contains(p.TestGoFiles, "gate_test.go") {
+			many.packages = append(many.packages, p.ImportPath)
+		}
 	}
-	return slices.DeleteFunc([]group{slurm, race, plain}, func(g group) bool { return len(g.packages) == 0 })
+	return slices.DeleteFunc([]group{slurm, race, many, plain}, func(g group) bool { return len(g.packages) == 0 })
 }
 
 // waits is 1 when the package's tests start other programs.
