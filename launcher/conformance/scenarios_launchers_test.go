@@ -159,7 +159,7 @@ func deepspeedScenarios() []scenario {
 		{name: "SIGINT of its launcher", argv: deepspeed("rank:log"),
 			steps: []step{ready(2), catches(), sendLauncher(unix.SIGINT)}},
 		{name: "SIGKILL of its launcher", argv: deepspeed("rank:log"),
-			steps: []step{ready(2), catches(), sendLauncher(unix.SIGKILL)}, orphans: 2},
+			steps: []step{ready(2), catches(), seen(2), sendLauncher(unix.SIGKILL)}, orphans: 2},
 		{name: "a log for each rank", argv: deepspeed("--enable_each_rank_log=logs", "rank:say:words"),
 			unordered: stderr,
 			shell:     `"$@"; s=$?; cd logs; for f in *; do echo "file ${f#*_}"; cat $f; done; exit $s`},
